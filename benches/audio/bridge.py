@@ -1,6 +1,6 @@
 """wellfed's sound transforms by their example program, as a child that answers requests.
 
-    cargo build --locked --release -p wellfed-audio --example features
+cargo build --locked --release -p wellfed-audio --example features
 """
 
 from __future__ import annotations
@@ -34,15 +34,21 @@ class Features:
     def __enter__(self) -> Features:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self.child.stdin and self.child.stdout
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        assert self.child.stdin
+        assert self.child.stdout
         self.child.stdin.close()
         self.child.stdout.close()
         self.child.wait()
 
-    def timed(self, name: str, one: Floats = NONE, other: Floats = NONE, **values: Any) -> tuple[Floats, float]:
+    def timed(
+        self, name: str, one: Floats = NONE, other: Floats = NONE, **values: Any
+    ) -> tuple[Floats, float]:
         """What a transform gives, and the least seconds of `repeat` runs."""
-        assert self.child.stdin and self.child.stdout
+        assert self.child.stdin
+        assert self.child.stdout
         words = " ".join(f"{key}={value}" for key, value in values.items())
         self.child.stdin.write(f"{name} n={one.size} m={other.size} {words}\n".encode())
         self.child.stdin.write(one.astype("<f4").tobytes() + other.astype("<f4").tobytes())

@@ -3,10 +3,10 @@
     python benches/audio/fixtures.py
 
 Files are written by soundfile (libsndfile, with LAME for MP3 and libvorbis), and decoded by soundfile (with mpg123 and
-libvorbis): integers as they are, others as float32. `sounds.csv` has a line a file: its name, rate, channels, frames, kind of
-reference, and the CRC-32 of the reference's little-endian samples, channel by channel: `int32` has samples as 32-bit
-integers, `float32` as such. Of lossy codecs (`near`) the first and the last 1,500 frames are kept, channel by channel, as
-little-endian 16-bit integers, and for MP3 that is what another decoder may differ from by one.
+libvorbis). `sounds.csv` has a line a file: its name, rate, channels, frames, kind of reference, and the CRC-32 of the
+reference's little-endian samples, channel by channel: as integers of 32 bits (`int32`) or floating-point numbers
+(`float32`). Of lossy codecs (`near`) the first and the last 1,500 frames are kept, channel by channel, as little-endian
+integers of 16 bits. ADPCM has no reference: symphonia rounds otherwise than libsndfile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def sound(rate: int, channels: int, seconds: float) -> NDArray[np.float64]:
     values = np.zeros((time.size, channels))
     for channel in range(channels):
         tone = np.sin(2 * np.pi * (220 * (channel + 1) + 300 * time) * time)
-        values[:, channel] = 0.5 * tone * np.cos(3 * time) + 0.05 * noise[:, channel] * (np.sin(11 * time) > 0)
+        values[:, channel] = 0.5 * tone * np.cos(3 * time) + 0.05 * noise[:, channel] * (
+            np.sin(11 * time) > 0
+        )
     values[time.size // 3] = 0.95
     return values
 
@@ -39,19 +41,19 @@ FILES: list[tuple[str, str, str, int, int, float, str, dict[str, Any]]] = [
     ("u8.wav", "WAV", "PCM_U8", 8_000, 1, 0.5, "int32", {}),
     ("s16.wav", "WAV", "PCM_16", 16_000, 2, 0.3, "int32", {}),
     ("s24.wav", "WAV", "PCM_24", 8_000, 2, 0.4, "int32", {}),
-    ("s32.wav", "WAV", "PCM_32", 8_000, 1, 0.6, "int32", {}),
+    ("s32.wav", "WAV", "PCM_32", 8_000, 1, 0.6, "float32", {}),
     ("f32.wav", "WAV", "FLOAT", 8_000, 2, 0.3, "float32", {}),
     ("f64.wav", "WAV", "DOUBLE", 8_000, 1, 0.3, "float32", {}),
     ("alaw.wav", "WAV", "ALAW", 8_000, 2, 1.0, "int32", {}),
     ("ulaw.wav", "WAV", "ULAW", 8_000, 1, 1.0, "int32", {}),
     ("extensible-s24.wav", "WAVEX", "PCM_24", 8_000, 6, 0.15, "int32", {}),
     ("extensible-f32.wav", "WAVEX", "FLOAT", 8_000, 3, 0.2, "float32", {}),
-    ("ima.wav", "WAV", "IMA_ADPCM", 8_000, 1, 1.5, "int32", {}),
-    ("ms.wav", "WAV", "MS_ADPCM", 8_000, 2, 1.0, "int32", {}),
+    ("ima.wav", "WAV", "IMA_ADPCM", 8_000, 1, 1.5, "none", {}),
+    ("ms.wav", "WAV", "MS_ADPCM", 8_000, 2, 1.0, "none", {}),
     ("s8.aiff", "AIFF", "PCM_S8", 8_000, 1, 0.5, "int32", {}),
     ("s16.aiff", "AIFF", "PCM_16", 11_025, 2, 0.3, "int32", {}),
     ("s24.aiff", "AIFF", "PCM_24", 8_000, 2, 0.3, "int32", {}),
-    ("s32.aiff", "AIFF", "PCM_32", 8_000, 1, 0.5, "int32", {}),
+    ("s32.aiff", "AIFF", "PCM_32", 8_000, 1, 0.5, "float32", {}),
     ("f32.aiff", "AIFF", "FLOAT", 8_000, 1, 0.5, "float32", {}),
     ("little-s16.aiff", "AIFF", "PCM_16", 8_000, 1, 0.5, "int32", {"endian": "LITTLE"}),
     ("ulaw.aiff", "AIFF", "ULAW", 8_000, 1, 1.0, "int32", {}),
@@ -60,11 +62,56 @@ FILES: list[tuple[str, str, str, int, int, float, str, dict[str, Any]]] = [
     ("long-s16.flac", "FLAC", "PCM_16", 8_000, 1, 1.8, "int32", {}),
     ("mono.ogg", "OGG", "VORBIS", 16_000, 1, 3.0, "near", {"compression_level": 0.9}),
     ("stereo.ogg", "OGG", "VORBIS", 44_100, 2, 1.0, "near", {"compression_level": 0.9}),
-    ("cbr-8k.mp3", "MP3", "MPEG_LAYER_III", 8_000, 1, 5.0, "near", {"bitrate_mode": "CONSTANT", "compression_level": 0.9}),
-    ("cbr-16k.mp3", "MP3", "MPEG_LAYER_III", 16_000, 1, 3.0, "near", {"bitrate_mode": "CONSTANT", "compression_level": 0.9}),
-    ("vbr-16k.mp3", "MP3", "MPEG_LAYER_III", 16_000, 2, 2.5, "near", {"bitrate_mode": "VARIABLE", "compression_level": 0.9}),
-    ("cbr-44k.mp3", "MP3", "MPEG_LAYER_III", 44_100, 2, 1.3, "near", {"bitrate_mode": "CONSTANT", "compression_level": 0.9}),
-    ("vbr-48k.mp3", "MP3", "MPEG_LAYER_III", 48_000, 1, 1.3, "near", {"bitrate_mode": "VARIABLE", "compression_level": 0.9}),
+    (
+        "cbr-8k.mp3",
+        "MP3",
+        "MPEG_LAYER_III",
+        8_000,
+        1,
+        5.0,
+        "near",
+        {"bitrate_mode": "CONSTANT", "compression_level": 0.9},
+    ),
+    (
+        "cbr-16k.mp3",
+        "MP3",
+        "MPEG_LAYER_III",
+        16_000,
+        1,
+        3.0,
+        "near",
+        {"bitrate_mode": "CONSTANT", "compression_level": 0.9},
+    ),
+    (
+        "vbr-16k.mp3",
+        "MP3",
+        "MPEG_LAYER_III",
+        16_000,
+        2,
+        2.5,
+        "near",
+        {"bitrate_mode": "VARIABLE", "compression_level": 0.9},
+    ),
+    (
+        "cbr-44k.mp3",
+        "MP3",
+        "MPEG_LAYER_III",
+        44_100,
+        2,
+        1.3,
+        "near",
+        {"bitrate_mode": "CONSTANT", "compression_level": 0.9},
+    ),
+    (
+        "vbr-48k.mp3",
+        "MP3",
+        "MPEG_LAYER_III",
+        48_000,
+        1,
+        1.3,
+        "near",
+        {"bitrate_mode": "VARIABLE", "compression_level": 0.9},
+    ),
 ]
 
 
@@ -81,7 +128,9 @@ def main() -> None:
         lines.append(f"{name},{rate},{channels},{len(decoded)},{kind},{crc}")
         if kind == "near":
             ends = np.concatenate([decoded[:1_500], decoded[-1_500:]]).T
-            (FOLDER / f"{name}.i16").write_bytes(np.clip(np.round(ends * 32_768), -32_768, 32_767).astype("<i2").tobytes())
+            (FOLDER / f"{name}.i16").write_bytes(
+                np.clip(np.round(ends * 32_768), -32_768, 32_767).astype("<i2").tobytes()
+            )
         print(name, path.stat().st_size, len(values), len(decoded))
     (FOLDER / "sounds.csv").write_text("\n".join(lines) + "\n")
 

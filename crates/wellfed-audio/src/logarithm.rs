@@ -1,4 +1,4 @@
-//! Logarithms of float32 within two units in the last place, without a branch, so that the compiler does several at once.
+//! Logarithms of float32 within three units in the last place, without a branch, so that the compiler does several at once.
 //!
 //! With `x = m 2^e` and `m` between the roots of 1/2 and 2, `ln m = 2 artanh s`, `s = (m - 1) / (m + 1)`, of which four terms of the power
 //! series do: what is left out is below 3e-9 of the sum.
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithms_are_right_to_two_units() {
+    fn logarithms_are_right_to_three_units() {
         let mut worst = [0.0f64; 2];
         for bits in (f32::MIN_POSITIVE.to_bits()..f32::INFINITY.to_bits()).step_by(997) {
             let x = f32::from_bits(bits);
@@ -80,7 +80,7 @@ mod tests {
                 *worst = worst.max((f64::from(found) - wanted).abs() / unit);
             }
         }
-        assert!(worst.iter().all(|worst| *worst <= 2.0), "{worst:?} units in the last place");
+        assert!(worst.iter().all(|worst| *worst <= 3.0), "{worst:?} units in the last place");
         assert_eq!((ln(1.0), log10(1.0)), (0.0, 0.0));
         assert_eq!((ln(f32::INFINITY), log10(f32::INFINITY)), (f32::INFINITY, f32::INFINITY));
         assert!(ln(f32::NAN).is_nan() && log10(f32::NAN).is_nan());

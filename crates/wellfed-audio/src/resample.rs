@@ -137,6 +137,20 @@ impl Resample {
         Ok(this)
     }
 
+    /// `torchaudio.transforms.Speed`: a sound of so many Hz that is `factor` times as fast, and as high, at the same rate. Of several
+    /// factors `SpeedPerturbation` draws one.
+    ///
+    /// # Errors
+    ///
+    /// For a factor that is not above 0 or makes a rate of 0, and as [`Resample::new`].
+    pub fn speed(orig_freq: u32, factor: f64) -> Result<Self> {
+        let source = (factor * f64::from(orig_freq)).trunc();
+        if !(1.0..=f64::from(u32::MAX)).contains(&source) {
+            return Err(Error::argument(format!("a speed of {factor} at {orig_freq} Hz")));
+        }
+        Self::new(source as u32, orig_freq, ResampleOptions::default())
+    }
+
     /// Samples that so many become.
     pub fn len_of(&self, samples: usize) -> usize {
         usize::try_from((samples as u128 * self.to as u128).div_ceil(self.from as u128)).unwrap_or(usize::MAX)
@@ -144,7 +158,7 @@ impl Resample {
 
     /// Appends the samples at the new rate. `padded` is a place to work in.
     pub fn apply(&self, samples: &[f32], padded: &mut Vec<f32>, out: &mut Vec<f32>) {
-        if self.from == self.to {
+        if self.from == self.to || samples.is_empty() {
             out.extend_from_slice(samples);
             return;
         }

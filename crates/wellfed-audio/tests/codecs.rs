@@ -72,7 +72,7 @@ fn heads_and_lengths_are_soundfiles() {
 
 #[test]
 fn lossless_samples_are_soundfiles_to_the_bit() {
-    for sound in sounds().iter().filter(|sound| sound.reference != "near") {
+    for sound in sounds().iter().filter(|sound| sound.reference.ends_with("32")) {
         let decoded = whole(sound);
         let samples = decoded.channels.iter().flatten();
         let found = match sound.reference.as_str() {
@@ -110,7 +110,8 @@ fn segments_are_slices_of_the_whole() {
         let whole = whole(&sound);
         let frames = whole.frames();
         let strategy = (0..frames + 10, prop::option::of(0..frames.min(5_000)));
-        let mut runner = TestRunner::new(ProptestConfig::with_cases(40));
+        let mut runner =
+            TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) });
         runner
             .run(&strategy, |(offset, wanted)| {
                 let segment = Segment { offset: offset as u64, frames: wanted.map(|frames| frames as u64) };

@@ -3,10 +3,11 @@
 use std::{error::Error, fs};
 
 use wellfed_audio::{
-    AmplitudeToDb, Cosine, FilterBank, KAISER_BETA, KaldiFbank, KaldiMfcc, KaldiOptions, Limits, MelScale,
-    MelSpectrogram, Normalized, PadMode, Resample, ResampleOptions, ResamplingMethod, Scale, Scratch,
-    Segment, Spectrogram, SpectrogramOptions, Vtln, Window, decode,
+    AmplitudeToDb, ConvolveMode, Cosine, FilterBank, KAISER_BETA, KaldiFbank, KaldiMfcc, KaldiOptions,
+    Limits, MelScale, MelSpectrogram, Normalized, PadMode, Resample, ResampleOptions, ResamplingMethod,
+    Scale, Scratch, Segment, SpecAugment, Spectrogram, SpectrogramOptions, Vtln, Window, convolve, decode,
     effects::{self, FadeShape, Gain},
+    fft_convolve,
     whisper::WhisperLogMel,
 };
 
@@ -52,6 +53,24 @@ pub(crate) fn work(name: &str, request: &Request) -> Answer<Work> {
                 Ok(effects::mu_law_decode(&numbers, channels).collect())
             })
         }
+        "speed" => {
+            let speed = Resample::speed(request.or("orig_freq", 16_000)?, request.or("factor", 1.0)?)?;
+            Box::new(move |[samples, _]| {
+                let mut out = Vec::new();
+                speed.apply(samples, &mut Vec::new(), &mut out);
+                Ok(out)
+            })
+        }
+        "convolve" | "fft_convolve" => {
+            let mode = match &*request.or("mode", "full".to_owned())? {
+                "valid" => ConvolveMode::Valid,
+                "same" => ConvolveMode::Same,
+                _ => ConvolveMode::Full,
+            };
+            let convolve = if name == "convolve" { convolve } else { fft_convolve };
+            Box::new(move |[x, y]| Ok(convolve(x, y, mode)?))
+        }
+        "spec_augment" => spec_augment(request)?,
         "decode" => decoding(request)?,
         other => return Err(format!("no transform is called {other:?}").into()),
     })
@@ -287,6 +306,24 @@ fn fade(request: &Request) -> Answer<Work> {
         let mut samples = samples.to_vec();
         effects::fade(&mut samples, fade_in, fade_out, shape)?;
         Ok(samples)
+    }))
+}
+
+/// The second signal is the draws.
+fn spec_augment(request: &Request) -> Answer<Work> {
+    let augment = SpecAugment {
+        n_time_masks: request.or("n_time_masks", 0)?,
+        time_mask_param: request.or("time_mask_param", 0)?,
+        n_freq_masks: request.or("n_freq_masks", 0)?,
+        freq_mask_param: request.or("freq_mask_param", 0)?,
+        p: request.or("p", 1.0)?,
+        zero_masking: request.or("zero_masking", false)?,
+    };
+    let frames = request.or("frames", 1)?;
+    Ok(Box::new(move |[values, draws]| {
+        let mut values = values.to_vec();
+        augment.apply(&mut values, frames, draws)?;
+        Ok(values)
     }))
 }
 

@@ -17,6 +17,9 @@ const MOST: f64 = 1e6;
 /// Energies below are taken as this before a logarithm: float32's step at 1.
 pub(super) const EPSILON: f32 = f32::EPSILON;
 
+/// What changes the samples of a frame, by its number.
+pub(super) type Dither<'a> = &'a mut dyn FnMut(usize, &mut [f32]);
+
 /// Filter bank energies of one channel, to be made once and used for all signals.
 #[derive(Clone)]
 pub struct KaldiFbank {
@@ -158,7 +161,7 @@ impl KaldiFbank {
     pub(super) fn groups(
         &self,
         samples: &[f32],
-        dither: Option<&mut dyn FnMut(usize, &mut [f32])>,
+        dither: Option<Dither<'_>>,
         out: &mut Vec<f32>,
         finish: impl Finish,
     ) -> Result<()> {
@@ -252,7 +255,7 @@ pub(super) fn log(energy: Lanes) -> Lanes {
 struct Groups<'a, 'd, F> {
     fbank: &'a KaldiFbank,
     samples: &'a [f32],
-    dither: Option<&'d mut dyn FnMut(usize, &mut [f32])>,
+    dither: Option<Dither<'d>>,
     out: &'a mut [f32],
     finish: F,
 }

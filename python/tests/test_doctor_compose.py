@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def module(name: str) -> ModuleType:
 
 
 grammar, drawing, truth, figures = (module(n) for n in ("grammar", "drawing", "truth", "figures"))
-SEEDS = range(80)
+SEEDS = range(150)
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +40,16 @@ def test_every_production_is_drawn_and_compiles(scripts: list[tuple[str, Any]]) 
     for of, script in scripts:
         compile(script.source(), f"{of}-{script.about.seed}", "exec")
         seen |= {type(part) for part in script.parts.values()}
-    # OpenCV and torchvision may not be there.
-    optional = {"OpencvDecode", "TorchvisionDecode", "TransformsV2", "RandAugmented"}
-    assert {part.__name__ for part in set(drawing.productions()) - seen} <= optional
+    # OpenCV, torchvision and others may not be there.
+    there = {part for part in drawing.productions() if all(map(importlib.util.find_spec, part.needs))}
+    assert {part.__name__ for part in there - seen} == set()
 
 
 def test_every_fix_is_known_changes_the_script_and_compiles(scripts: list[tuple[str, Any]]) -> None:
     seen = set()
     for of, script in scripts:
         source, lines = script.source(), [line for line, _ in script.lines()]
-        assert len(lines) < 130
+        assert len(lines) < 180
         for name, fixed in script.fixes().items():
             seen.add(name)
             assert name in truth.FIXES
@@ -80,8 +80,8 @@ def test_kept_and_open_are_disjoint(scripts: list[tuple[str, Any]]) -> None:
     assert all((p.of == "kept") == p.__module__.startswith("kept_") for p in drawing.productions())
     for slot in ("storage", "access", "work", "collate", "loader", "step", "logging", "evaluation", "limits"):
         numbers = [sum(part.slot == slot for part in own[of]) for of in ("open", "kept")]
-        assert min(numbers) >= 1
-        assert abs(numbers[0] - numbers[1]) <= 2
+        # The open half grows by what was kept before.
+        assert 0.4 <= numbers[1] / numbers[0] <= 2.5
     for of, script in scripts:
         other = own["kept" if of == "open" else "open"]
         # Not even a fix shows what is kept.
@@ -143,7 +143,7 @@ def test_scripts_run_and_fixes_change_no_losses(tmp_path: Path) -> None:
             assert not running.differ(plain[0][1], epochs[0][1]), f"{path.parent.name} {name}"
 
 
-SAMPLE = (("open", 45), ("open", 59), ("kept", 22))
+SAMPLE = (("open", 106), ("open", 243), ("kept", 45))
 """Few scripts, with as many productions and fixes as they can have."""
 
 
@@ -322,7 +322,7 @@ def test_runs_come_in_turns_and_hopeless_ones_once(tmp_path: Path, monkeypatch: 
 
 def test_what_a_script_prints_is_read_and_a_cut_line_is_no_result(tmp_path: Path) -> None:
     running = module("running")
-    script = drawing.draw(0, "open", cores=2, small=True).having({"limits": module("loops").NoLimits()})
+    script = drawing.draw(0, "open", cores=2, small=True).having({"limits": module("limits").NoLimits()})
     path = tmp_path / "train.py"
     path.write_text(
         "import sys\nfor e in range(int(sys.argv[1])):\n    print(f'epoch {e}: loss 0.500000, 0.1 s')\n"

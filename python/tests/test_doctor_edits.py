@@ -26,7 +26,7 @@ def found(text: str) -> list[dict[str, Any]]:
 
 def edits_of(text: str) -> list[dict[str, Any]]:
     """Without functions in which nothing is done again and again: those are no form."""
-    return [edit for edit in found(text) if edit["kind"] != "straight"]
+    return [edit for edit in found(text) if edit["kind"] not in ("straight", "same")]
 
 
 def changed(text: str, kind: str) -> str:
@@ -246,6 +246,21 @@ def test_functions_that_do_each_thing_once() -> None:
         (edit["func"], edit["line"], edit["last"]) for edit in found(text) if edit["kind"] == "straight"
     ]
     assert straight == [("once", 1, 2), ("__getitem__", 12, 13)]
+
+
+def test_calls_that_open_the_same_file_for_all_samples() -> None:
+    text = (
+        "import tarfile\nimport h5py\nROOT = 'data'\n"
+        "class Data:\n"
+        "    def __init__(self, path):\n        self.path = path\n        self.first = h5py.File(path)\n"
+        "    def archive(self):\n        return tarfile.open(ROOT + '/all.tar')\n"
+        "    def own(self, index):\n        return h5py.File(f'{ROOT}/{index}.h5')\n"
+        "    def lazy(self):\n        if self.file is None:\n            self.file = h5py.File(self.path)\n"
+        "    def __getitem__(self, index):\n"
+        "        with h5py.File(self.path) as file:\n            return file[index]\n"
+    )
+    same = [(edit["func"], edit["line"]) for edit in found(text) if edit["kind"] == "same"]
+    assert same == [("archive", 9), ("__getitem__", 16)]
 
 
 def test_odd_files_are_no_error(tmp_path: Path) -> None:

@@ -7,12 +7,22 @@ import random
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import accesses
+import collates
+import decodings
+import evaluations
 import kept_loops
+import kept_pipelines
 import kept_reading
-import loops
+import kept_storages
+import limits
+import loaders
 import pipelines
-import samples
+import steps
 import storages
+import storages_images
+import storages_tables
+import works
 from grammar import KEPT, OPEN, PLAIN, SLOTS, About, Line, Production, Script, Text, plain
 
 EPOCH_MS = 800.0
@@ -66,13 +76,18 @@ def arranged(text: Text, script: Script) -> list[Line]:
     if storages.storage(script).form != "tensors":
         lines += [("", ""), ("", ""), *dataset(text, script)]
     lines += [("", ""), ("", ""), *plain("def main():\n    torch.manual_seed(0)")]
-    lines += text.take("setup", 1) + text.take("loader", 1) + text.take("feed", 1)
+    anew = "anew" in text.told
+    lines += text.take("setup", 1) + ([] if anew else text.take("loader", 1) + text.take("feed", 1))
     lines += text.take("model", 1) + text.take("before", 1)
     lines += plain("""
     def main():
         for epoch in range(EPOCHS):
             begin = time.perf_counter()
             total, seen = 0.0, 0
+    """)[1:]
+    lines += text.take("loader", 2) + text.take("feed", 2) if anew else []
+    lines += plain("""
+    def main():
             for step, (x, y) in enumerate(loader):
     """)[1:]
     lines += text.take("loop", 3) + text.take("step", 3)
@@ -143,21 +158,26 @@ def dataset(text: Text, script: Script) -> list[Line]:
 
 
 GROUPS: dict[str, list[type[Production]]] = {
-    "storage": [*storages.STORAGES, *kept_reading.STORAGES],
-    "access": [*storages.ACCESSES, *kept_reading.ACCESSES],
-    "decoding": [*samples.DECODINGS, *kept_reading.DECODINGS],
-    "work": [*samples.WORKS, *kept_reading.WORKS],
-    "collate": [*samples.COLLATES, *kept_reading.COLLATES],
-    "loader": [*loops.LOADERS, *kept_loops.LOADERS],
-    "step": [*loops.STEPS, *kept_loops.STEPS],
-    "logging": [*loops.LOGGINGS, *kept_loops.LOGGINGS],
-    "evaluation": [*loops.EVALUATIONS, *kept_loops.EVALUATIONS],
-    "limits": [*loops.LIMITS, *kept_loops.LIMITS],
+    "storage": [
+        *storages.STORAGES,
+        *storages_images.STORAGES,
+        *storages_tables.STORAGES,
+        *kept_storages.STORAGES,
+    ],
+    "access": [*accesses.ACCESSES, *kept_reading.ACCESSES],
+    "decoding": [*decodings.DECODINGS, *kept_reading.DECODINGS],
+    "work": [*works.WORKS, *kept_reading.WORKS],
+    "collate": [*collates.COLLATES, *kept_reading.COLLATES],
+    "loader": [*loaders.LOADERS, *kept_loops.LOADERS],
+    "step": [*steps.STEPS, *kept_loops.STEPS],
+    "logging": [*evaluations.LOGGINGS, *kept_loops.LOGGINGS],
+    "evaluation": [*evaluations.EVALUATIONS, *kept_loops.EVALUATIONS],
+    "limits": [*limits.LIMITS, *kept_loops.LIMITS],
 }
 """Productions of scripts on torch by slot, in the order in which they are drawn: what fits depends on those before."""
 
 
-PIPELINES: list[type[Production]] = [*pipelines.PRODUCTIONS, *kept_loops.PIPELINES]
+PIPELINES: list[type[Production]] = [*pipelines.PRODUCTIONS, *kept_pipelines.PIPELINES]
 """Those of scripts on TensorFlow."""
 
 

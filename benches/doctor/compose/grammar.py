@@ -8,7 +8,9 @@ Lines know the slot that wrote them: a place that the doctor names is compared w
 
 from __future__ import annotations
 
+import importlib.util
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,11 +68,13 @@ class Production:
     kinds: ClassVar[tuple[str, ...]] = ("image", "vector", "text")
     weight: ClassVar[float] = 1.0
     """How often it is drawn, as against the others of its slot."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Libraries that its lines import and that may not be there: without them it is not drawn."""
 
     @classmethod
     def fits(cls, script: Script) -> bool:
         """Whether it can stand beside what was drawn before it, in the order of `SLOTS`."""
-        return script.about.kind in cls.kinds
+        return script.about.kind in cls.kinds and all(importlib.util.find_spec(name) for name in cls.needs)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -170,7 +174,8 @@ class Text:
     imports: dict[str, str] = field(default_factory=dict)
     sections: dict[str, list[Line]] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
-    """Names that one production chooses and the frame uses: `base` and so on."""
+    """What one production chooses and the frame heeds: names of `dataset`, `collate`, `sample`, `lock`, the `depth` of
+    a stream's lines, `anew` for a loader that each epoch makes."""
     slot: str = ""
     arrange: Callable[[Text, Script], list[Line]] | None = None
     """Puts the sections together: the framework's."""
@@ -207,20 +212,8 @@ class Text:
 
     def sorted_imports(self) -> list[Line]:
         """Standard library first, then the others; `import` before `from`."""
-        others = (
-            "PIL",
-            "cv2",
-            "h5py",
-            "keras",
-            "numpy",
-            "pandas",
-            "tensorflow",
-            "torch",
-            "torchvision",
-            "wellfed",
-        )
         ordered = sorted(self.imports.items(), key=lambda item: (item[0].startswith("from"), item[0]))
-        foreign = [item for item in ordered if item[0].split()[1].split(".")[0] in others]
+        foreign = [i for i in ordered if i[0].split()[1].split(".")[0] not in sys.stdlib_module_names]
         return [*(item for item in ordered if item not in foreign), ("", ""), *foreign]
 
 

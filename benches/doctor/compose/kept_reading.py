@@ -1,337 +1,206 @@
-"""Kept productions of storage, access, decoding, work and collating: for final figures, not to develop rules with.
+"""Kept productions of access, decoding, work and collating: for final figures, not to develop rules with.
 
 Invariant: nothing else imports these but `drawing.py`, and no rule is changed after a look at them (README.md).
 """
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import material
+import kept_material
+from accesses import Access, Kept, OwnPart
+from collates import Collate, Default, PadSequence
+from decodings import Decoding, jpegs
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
-from samples import Collate, Decoding, Default, PaddedLists, RegexTokens, Work, jpegs, shifted
-from storages import (
-    INFLATE,
-    Access,
-    CsvRows,
-    JpegFolder,
-    Kept,
-    MappedImages,
-    MappedRows,
-    ReadsAll,
-    Reopened,
-    Storage,
-    TextLines,
-    storage,
-)
+from kept_storages import ZippedArrays
+from storages import storage
+from works import RegexTokens, Work, shifted
+
+
+def outside(text: Text, script: Script, source: str, steps: int) -> None:
+    """Adds the storage's lines that read a sample to a function outside of the data set."""
+    for line in storage(script).reading(script, source).split("\n"):
+        text.sections["top"].append(("    " * steps + line, "storage"))
 
 
 @dataclass(frozen=True)
-class PngFolder(JpegFolder):
-    """A folder of PNGs."""
-
-    of: ClassVar[str] = KEPT
-    ending: ClassVar[str] = "png"
-    pixel: ClassVar[float] = 4e-5
-
-    def bytes_each(self, script: Script) -> float:
-        return self.size**2 * 2.2
-
-
-@dataclass(frozen=True)
-class TarJpegs(JpegFolder):
-    """A tar of JPEGs, of which a member is looked up for each sample."""
-
-    of: ClassVar[str] = KEPT
-    form: ClassVar[str] = "container"
-
-    def name(self, script: Script) -> str:
-        return f"jpg-{self.size}px-{script.about.count}.tar"
-
-    def opening(self, script: Script) -> str:
-        return f'tarfile.open(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return f'coded = io.BytesIO({source}.extractfile(f"{{index:05}}.jpg").read())\nlabel = index % 10'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import io", "import tarfile")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.image_tar(script.about.count, self.size)}
-
-
-@dataclass(frozen=True)
-class PickleEach(Storage):
-    """A pickle for each image, by gzip or not."""
-
-    packed: bool = True
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.6)
-
-    def name(self, script: Script) -> str:
-        return f"{'pickle-gz' if self.packed else 'pickle'}-{script.about.count}"
-
-    def reading(self, script: Script, source: str) -> str:
-        opened = f"{'gzip.open' if self.packed else 'open'}({source}, 'rb')".replace("'", '"')
-        return f'with {opened} as stored:\n    image = pickle.load(stored)["image"]\nlabel = index % 10'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import pickle", *(["import gzip"] if self.packed else []))
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        kept = Kept(script["access"].shuffle)  # type: ignore[attr-defined]
-        found: dict[str, dict[str, Production]] = {"pack": {"storage": MappedImages(), "access": kept}}
-        if self.packed:
-            found["uncompressed"] = {"storage": replace(self, packed=False)}
-        return found
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.pickle_folder(script.about.count, SIZE, self.packed)}
-
-    def cost(self, script: Script) -> float:
-        return 0.15 + (SIZE**2 * 3 * 6 * INFLATE if self.packed else 0.0)
-
-
-@dataclass(frozen=True)
-class H5Rows(MappedRows):
-    """Rows in a contiguous HDF5 data set: nothing to repair but how often it is opened."""
-
-    of: ClassVar[str] = KEPT
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.h5"
-
-    def opening(self, script: Script) -> str:
-        return f'h5py.File(DATA / "{self.name(script)}", "r")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return f'x = {source}["x"][index]\nlabel = int({source}["labels"][index])'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import h5py")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_h5(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.25
-
-
-@dataclass(frozen=True)
-class SqliteRows(MappedRows):
-    """Rows as bytes in a table of SQLite."""
-
-    of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 1.5
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.db"
-
-    def opening(self, script: Script) -> str:
-        return f'sqlite3.connect(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f'row = {source}.execute("SELECT x, label FROM samples WHERE id = ?", (index,)).fetchone()\n'
-            "x = np.frombuffer(row[0], np.float32).copy()\n"
-            "label = row[1]"
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import sqlite3", "import numpy as np")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_sqlite(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.03
-
-
-@dataclass(frozen=True)
-class CsvGzRows(CsvRows):
-    """The same by gzip."""
-
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 256]), True)
-
-
-@dataclass(frozen=True)
-class FrameRows(Storage):
-    """A pandas DataFrame, of which a row is taken by `iloc` for each sample. Repaired: arrays instead."""
-
-    features: int = 64
-    arrays: bool = False
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    form: ClassVar[str] = "memory"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 128]))
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.csv"
-
-    def reading(self, script: Script, source: str) -> str:
-        if self.arrays:
-            return "x = self.x[index]\nlabel = int(self.y[index])"
-        return (
-            "row = self.frame.iloc[index]\n"
-            'x = row.drop("label").to_numpy(dtype="float32")\n'
-            'label = int(row["label"])'
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import pandas as pd")
-        names = f'["label", *(f"x{{i}}" for i in range({self.features}))]'
-        text.add("init", f'frame = pd.read_csv(DATA / "{self.name(script)}", names={names})')
-        if self.arrays:
-            text.add("init", 'self.x = frame.drop(columns="label").to_numpy(dtype="float32")')
-            text.add("init", 'self.y = frame["label"].to_numpy()')
-        else:
-            text.add("init", "self.frame = frame")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, arrays=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_csv(script.about.count, self.features, False)}
-
-    def cost(self, script: Script) -> float:
-        return 0.25
-
-
-@dataclass(frozen=True)
-class JsonLines(TextLines):
-    """A file of one JSON object a line, of which each is parsed when it is asked for."""
-
-    of: ClassVar[str] = KEPT
-
-    def name(self, script: Script) -> str:
-        return f"texts-{script.about.count}-{self.words}.jsonl"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import json")
-        text.add("init", f'self.lines = (DATA / "{self.name(script)}").read_text().splitlines()')
-        text.add("methods", 'def text(self, index):\n    return json.loads(self.lines[index])["text"]')
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.text_jsonl(script.about.count, self.words)}
-
-
-@dataclass(frozen=True)
-class OpenedByFunction(Reopened):
-    """The same, by a function of the data set that is called for each sample."""
-
-    of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 1.5
-
-    def write(self, text: Text, script: Script) -> None:
-        text.add("methods", f"def connect(self):\n    return {storage(script).opening(script)}")
-        text.add("get", "file = self.connect()")
-        self.read(text, script, "file")
-
-
-@dataclass(frozen=True)
-class ListsFolder(Access):
-    """The folder is listed for each sample. Repaired: once."""
+class ManifestEach(Access):
+    """A CSV file says which files there are, and is read for each sample. Repaired: the folder is listed once."""
 
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("files",)
-    weight: ClassVar[float] = 0.6
+
+    def name(self, script: Script) -> str:
+        return f"manifest-{script.about.count}-{storage(script).ending}.csv"  # type: ignore[attr-defined]
 
     def write(self, text: Text, script: Script) -> None:
-        text.add("get", f'path = sorted((DATA / "{storage(script).name(script)}").iterdir())[index]')
+        text.need("import csv")
+        text.add(
+            "top",
+            f"""
+            def entries():
+                with (DATA / "{self.name(script)}").open(newline="") as file:
+                    return list(csv.DictReader(file))
+            """,
+        )
+        text.add("get", f'path = DATA / "{storage(script).name(script)}" / entries()[index]["file"]')
         self.read(text, script, "path")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"list-once": {"access": Kept(self.shuffle)}}
 
+    def data(self, script: Script) -> dict[str, Maker]:
+        ending = storage(script).ending  # type: ignore[attr-defined]
+        return {self.name(script): kept_material.manifest(script.about.count, ending)}
+
     def cost(self, script: Script) -> float:
-        return script.about.count * 1.5e-3
+        return 0.02 + script.about.count * 1.1e-3
 
 
 @dataclass(frozen=True)
-class ReadsAllRows(ReadsAll):
-    """The same, where a generator parses and `islice` keeps."""
+class FetchFunction(Access):
+    """A function outside of the data set opens the container for each sample. Repaired: once for each worker."""
 
     of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("container",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import itertools", "from torch.utils.data import get_worker_info")
-        text.told["depth"] = "1"
         kind = storage(script)
-        text.add(
-            "methods", f"def rows(self):\n    with {kind.opening(script)} as file:\n        for line in file:"
-        )
-        for line in [*kind.reading(script, "line").split("\n"), "yield x, label"]:
-            text.sections["methods"].append(("            " + line, "storage"))
-        text.add(
-            "iterate",
-            """
-            worker = get_worker_info()
-            part, parts = (worker.id, worker.num_workers) if worker else (0, 1)
-            for x, label in itertools.islice(self.rows(), part, None, parts):
-            """,
-        )
+        got = "coded" if kind.encoded else "image" if script.about.kind == "image" else "x"
+        mapped = "np.load(" in kind.opening(script)
+        first = f"file = {kind.opening(script)}" if mapped else f"with {kind.opening(script)} as file:"
+        text.add("top", f"def fetch(index):\n    {first}")
+        outside(text, script, "file", 1 if mapped else 2)
+        text.sections["top"].append((f"    return {got}, label", self.slot))
+        text.add("get", f"{got}, label = fetch(index)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"keep-open": {"access": Kept(self.shuffle)}}
+
+    def cost(self, script: Script) -> float:
+        kind = storage(script)
+        if isinstance(kind, ZippedArrays):
+            return kind.open_ms(script)
+        return {"TiffPages": 0.6, "ParquetGroups": 0.2, "PackedRecords": 0.02}.get(type(kind).__name__, 0.1)
 
 
 @dataclass(frozen=True)
-class TorchvisionDecode(Decoding):
-    """`torchvision.io`, then resized."""
+class CachedHandle(Access):
+    """What is open is kept by a cache, for each process its own: nothing to repair."""
 
     of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("container",)
+    weight: ClassVar[float] = 0.5
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import functools", "import os")
+        text.add(
+            "top",
+            f"""
+            @functools.lru_cache(maxsize=1)
+            def opened(process):
+                return {storage(script).opening(script)}
+            """,
+        )
+        text.add("get", "file = opened(os.getpid())")
+        self.read(text, script, "file")
+
+
+@dataclass(frozen=True)
+class PermutedSubset(Access):
+    """A `Subset` in an order that was drawn once: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+    weight: ClassVar[float] = 0.5
 
     @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("torchvision") is not None
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(False)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from torchvision.io import ImageReadMode, decode_image")
-        text.need("from torchvision.transforms.v2 import functional as F")
-        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
-        text.add(
-            "get",
-            f"""
-            stored = torch.from_numpy(np.frombuffer({whole}, np.uint8).copy())
-            image = F.resize(decode_image(stored, ImageReadMode.RGB), [{SIZE}, {SIZE}], antialias=True)
-            image = image.permute(1, 2, 0).numpy()
-            """,
-        )
+        text.need("import random", "from torch.utils.data import DataLoader, Dataset, Subset")
+        count = script.about.count
+        text.add("setup", f"order = random.Random(1).sample(range({count}), {count})")
+        text.told["dataset"] = "Subset(Samples(), order)"
+        Kept(False).write(text, script)
 
 
 @dataclass(frozen=True)
-class OpencvDecode(Decoding):
-    """OpenCV, then resized. Repaired: it decodes at half the size."""
+class ParsesThenSlices(Access):
+    """Each worker parses a whole stream into a list, of which it takes a slice. Repaired: only its own are parsed."""
+
+    of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("stream",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch.utils.data import get_worker_info")
+        text.told["depth"] = "1"
+        text.add("top", "def parse(line):")
+        outside(text, script, "line", 1)
+        text.sections["top"].append(("    return x, label", self.slot))
+        text.add(
+            "iterate",
+            f"""
+            info = get_worker_info()
+            begin, step = (info.id, info.num_workers) if info is not None else (0, 1)
+            with {storage(script).opening(script)} as file:
+                rows = [parse(line) for line in file]
+            for x, label in rows[begin::step]:
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"own-part": {"access": OwnPart(False)}}
+
+
+@dataclass(frozen=True)
+class FitDecode(Decoding):
+    """A function as torchvision's loader, then cut and resized by Pillow. Repaired: `draft`."""
+
+    draft: bool = False
+    of: ClassVar[str] = KEPT
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image, ImageOps")
+        text.add("top", "def pil_loader(source):\n    with Image.open(source) as opened:")
+        if self.draft:
+            text.sections["top"].append((f'        opened.draft("RGB", ({SIZE}, {SIZE}))', self.slot))
+        text.sections["top"].append(('        return opened.convert("RGB")', self.slot))
+        text.add("get", f"image = np.array(ImageOps.fit(pil_loader(coded), ({SIZE}, {SIZE})))")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
+
+
+@dataclass(frozen=True)
+class PyramidDecode(Decoding):
+    """OpenCV, halved by `pyrDown` until little is left to resize. Repaired: it decodes at half the size."""
 
     reduced: bool = False
     of: ClassVar[str] = KEPT
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("cv2") is not None
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import cv2", "import numpy as np")
-        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
+        whole = "coded.getbuffer()" if storage(script).form == "container" else "coded.read_bytes()"
         how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
+        text.add(
+            "top",
+            """
+            def shrunk(image, size):
+                while min(image.shape[:2]) >= 2 * size:
+                    image = cv2.pyrDown(image)
+                return cv2.resize(image, (size, size))
+            """,
+        )
         text.add(
             "get",
             f"""
             image = cv2.imdecode(np.frombuffer({whole}, np.uint8), cv2.{how})
-            image = cv2.resize(image, ({SIZE}, {SIZE}), interpolation=cv2.INTER_AREA)
-            image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+            image = shrunk(image, {SIZE})[:, :, ::-1].copy()
             """,
         )
 
@@ -340,41 +209,78 @@ class OpencvDecode(Decoding):
 
 
 @dataclass(frozen=True)
-class RandAugmented(Work):
-    """RandAugment and others of `torchvision.transforms` on Pillow images."""
+class InterpolateDecode(Decoding):
+    """Pillow, then resized as a tensor of floats. Repaired: `draft`."""
 
-    operations: int = 2
+    draft: bool = False
+    of: ClassVar[str] = KEPT
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image", "from torch.nn import functional as N")
+        draft = f'\n        opened.draft("RGB", ({SIZE}, {SIZE}))' if self.draft else ""
+        text.add(
+            "methods",
+            f"def tensor(self, source):\n    with Image.open(source) as opened:{draft}\n"
+            '        pixels = np.array(opened.convert("RGB"))\n'
+            "    return torch.from_numpy(pixels).permute(2, 0, 1).float()",
+        )
+        text.add(
+            "get",
+            f"""
+            pixels = self.tensor(coded)[None]
+            pixels = N.interpolate(pixels, ({SIZE}, {SIZE}), mode="bilinear", antialias=True)
+            image = pixels[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
+
+    def cost(self, script: Script) -> float:
+        return 0.05 + getattr(storage(script), "size", SIZE) ** 2 * 2e-6
+
+
+@dataclass(frozen=True)
+class SaltAndPepper(Work):
+    """A callable class that draws and sets pixels one by one. Repaired: all by NumPy."""
+
+    pixels: int = 500
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image",)
 
     @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("torchvision") is not None
-
-    @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(operations=rng.choice([1, 2, 4]))
+        return cls(pixels=rng.choice([200, 600, 1500]))
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("from PIL import Image", "from torchvision import transforms as T")
+        if self.cheap:
+            text.need("import numpy as np")
+            made = "np.random.default_rng(0)"
+            body = f"""
+                ys, xs = self.random.integers(0, {SIZE}, (2, self.pixels))
+                image[ys, xs] = self.random.choice([0, 255], (self.pixels, 1))
+                return image
+            """
+        else:
+            text.need("import random")
+            made = "random.Random(0)"
+            body = f"""
+                for _ in range(self.pixels):
+                    y, x = self.random.randrange({SIZE}), self.random.randrange({SIZE})
+                    image[y, x] = 255 if self.random.random() < 0.5 else 0
+                return image
+            """
         text.add(
-            "init",
-            f"""
-            self.transform = T.Compose([
-                T.RandomHorizontalFlip(),
-                T.RandAugment({self.operations}),
-                T.PILToTensor(),
-            ])
-            """,
+            "top",
+            "class SaltAndPepper:\n    def __init__(self, pixels):\n"
+            f"        self.pixels, self.random = pixels, {made}\n\n"
+            "    def __call__(self, image):\n" + shifted(body, 2),
         )
-        text.add("work", "image = self.transform(Image.fromarray(image))")
-        text.told["sample"] = "image"
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
+        text.add("init", f"self.noise = SaltAndPepper({self.pixels})")
+        text.add("work", "image = self.noise(image)")
 
     def cost(self, script: Script) -> float:
-        return 0.2 + 0.15 * self.operations
+        return self.pixels * 7e-4
 
     @property
     def random(self) -> bool:
@@ -382,131 +288,244 @@ class RandAugmented(Work):
 
 
 @dataclass(frozen=True)
-class EqualizeLoop(Work):
-    """A histogram is counted and applied pixel by pixel in Python. Repaired: by NumPy."""
+class VectorizedGamma(Work):
+    """A function of Python by `np.vectorize` on each pixel of some channels. Repaired: a table."""
 
-    step: int = 2
+    channels: int = 1
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image",)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(step=rng.choice([1, 2, 4]))
+        return cls(channels=rng.choice([1, 2, 3]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.add("top", "def gamma(value):\n    return int(255 * (value / 255) ** 0.8)")
+        some = f"image[..., :{self.channels}]"
+        if self.cheap:
+            text.add("init", "self.table = np.array([gamma(value) for value in range(256)], np.uint8)")
+            text.add("work", f"{some} = self.table[{some}]")
+        else:
+            text.add("init", "self.bend = np.vectorize(gamma, otypes=[np.uint8])")
+            text.add("work", f"{some} = self.bend({some})")
+
+    def cost(self, script: Script) -> float:
+        return SIZE**2 * self.channels * 1.6e-4
+
+
+@dataclass(frozen=True)
+class WarpAffine(Work):
+    """Images are turned by OpenCV. Nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import cv2")
+        half = SIZE // 2
+        text.add(
+            "methods",
+            f"""
+            def turned(self, image, degrees):
+                matrix = cv2.getRotationMatrix2D(({half}, {half}), degrees, 1.1)
+                return cv2.warpAffine(image, matrix, ({SIZE}, {SIZE}), borderMode=cv2.BORDER_REFLECT)
+            """,
+        )
+        text.add("work", "image = self.turned(image, index % 31 - 15)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
+
+    def cost(self, script: Script) -> float:
+        return 0.03
+
+
+@dataclass(frozen=True)
+class RollingMeans(Work):
+    """Means of a window by pandas for each row. Repaired: by sums of NumPy's."""
+
+    window: int = 8
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
+    weight: ClassVar[float] = 1.5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(window=rng.choice([3, 8, 12]))
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np")
         if self.cheap:
             body = f"""
-                grey = image[::{self.step}, ::{self.step}, 1]
-                counts = np.bincount(grey.ravel(), minlength=256).cumsum()
-                image[::{self.step}, ::{self.step}, 1] = counts[grey] * 255 // grey.size
-                return image
+                ends = np.arange(1, len(x) + 1)
+                begins = np.maximum(ends - {self.window}, 0)
+                sums = np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)])
+                return ((sums[ends] - sums[begins]) / (ends - begins)).astype(np.float32)
             """
         else:
+            text.need("import pandas as pd")
             body = f"""
-                grey = image[::{self.step}, ::{self.step}, 1]
-                counts = [0] * 256
-                for value in grey.ravel().tolist():
-                    counts[value] += 1
-                for value in range(1, 256):
-                    counts[value] += counts[value - 1]
-                mapped = [counts[value] * 255 // grey.size for value in grey.ravel().tolist()]
-                image[::{self.step}, ::{self.step}, 1] = np.array(mapped).reshape(grey.shape)
-                return image
+                series = pd.Series(x)
+                return series.rolling({self.window}, min_periods=1).mean().to_numpy(np.float32)
             """
-        text.add("top", "def equalize(image):\n" + shifted(body))
-        text.add("work", "image = equalize(image)")
+        text.add("top", "def smooth(x):\n" + shifted(body))
+        text.add("work", "x = smooth(x)")
 
     def cost(self, script: Script) -> float:
-        return (SIZE / self.step) ** 2 * 1.6e-4
+        return 0.07
 
 
 @dataclass(frozen=True)
-class BisectBins(Work):
-    """Each feature is put into a bin by `bisect`. Repaired: by `np.searchsorted`."""
+class Spectrum(Work):
+    """Rows are taken as signals, of which the spectrum is learnt from. Nothing to repair."""
 
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    weight: ClassVar[float] = 1.5
+    weight: ClassVar[float] = 0.6
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np")
-        text.add("constants", "EDGES = np.linspace(-4, 4, 65)")
-        if self.cheap:
-            body = 'return np.searchsorted(EDGES, x, side="right").astype(np.float32)'
-        else:
-            text.need("import bisect")
-            text.add("constants", "EDGE_LIST = EDGES.tolist()")
-            body = "return np.array([float(bisect.bisect_right(EDGE_LIST, value)) for value in x.tolist()], np.float32)"
-        text.add("top", "def bins(x):\n" + shifted(body))
-        text.add("work", "x = bins(x)")
+        text.add("init", f"self.window = np.hanning({getattr(storage(script), 'features', 64)})")
+        text.add("work", "x = np.log1p(np.abs(np.fft.fft(x * self.window))).astype(np.float32)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
 
     def cost(self, script: Script) -> float:
-        return getattr(storage(script), "features", 64) * 2.5e-4
+        return 0.01
 
 
 @dataclass(frozen=True)
-class CleanedTokens(RegexTokens):
-    """Texts are cleaned by some substitutions, then cut and counted."""
+class TrainedTokenizer(RegexTokens):
+    """A tokenizer of Hugging Face's, trained on the texts. Repaired: they are tokenized when the data set is made."""
 
     of: ClassVar[str] = KEPT
+    needs: ClassVar[tuple[str, ...]] = ("tokenizers",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from tokenizers import Tokenizer, models, pre_tokenizers, trainers")
+        text.add(
+            "methods",
+            """
+            def learn(self):
+                tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+                tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+                trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["[PAD]", "[UNK]"], show_progress=False)
+                tokenizer.train_from_iterator((self.text(index) for index in range(200)), trainer)
+                return tokenizer
+            """.replace("200", str(min(200, script.about.count))),
+        )
+        if self.cheap:
+            text.add("init", "tokenizer = self.learn()")
+            text.add(
+                "init",
+                "self.tokens = [tokenizer.encode(self.text(index)).ids for index in range(len(self))]",
+            )
+            text.add("work", "tokens = self.tokens[index]")
+        else:
+            text.add("init", "self.tokenizer = self.learn()")
+            text.add("work", "tokens = self.tokenizer.encode(self.text(index)).ids")
+
+    def cost(self, script: Script) -> float:
+        return 0.01 + getattr(storage(script), "words", 60) * 1.3e-3
+
+
+@dataclass(frozen=True)
+class CharacterGrams(RegexTokens):
+    """Pieces of words are hashed one by one in Python. Repaired: once, when the data set is made."""
+
+    longest: int = 4
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(longest=rng.choice([3, 4]))
 
     def constants(self) -> str:
-        return 'COMMON = re.compile(r"\\b(the|of|and|to|in)\\b")'
+        return f"SIZES = range(3, {self.longest + 1})"
 
     def tokenize(self) -> str:
         return """
+            def pieces(word):
+                for size in SIZES:
+                    for begin in range(max(1, len(word) - size + 1)):
+                        yield word[begin : begin + size]
+
+
             def tokenize(text):
-                text = re.sub(r"\\d+", " number ", text.lower())
-                text = re.sub(r"[^a-z ]+", " ", text)
-                text = COMMON.sub(" ", text)
-                words = re.sub(r"\\s+", " ", text).strip().split(" ")
-                counts = collections.Counter(words)
-                ranks = {word: rank for rank, (word, _) in enumerate(counts.most_common(), 1)}
-                return [ranks[word] + zlib.crc32(word.encode()) % 4000 for word in words]
+                words = [f"<{word}>" for word in text.lower().split()]
+                return [zlib.crc32(piece.encode()) % 9000 + 1 for word in words for piece in pieces(word)]
         """
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import collections")
-        super().write(text, script)
+        text.need("import zlib")
+        text.add("constants", self.constants())
+        text.add("top", self.tokenize())
+        self.call(text)
+
+    def cost(self, script: Script) -> float:
+        return getattr(storage(script), "words", 60) * (self.longest - 2) * 1.2e-3
 
 
 @dataclass(frozen=True)
-class ZippedLists(PaddedLists):
-    """Lists are padded by `zip_longest`, and turned twice."""
+class PadObject(Collate):
+    """A callable object that makes lists longer by an element at a time. Repaired: `pad_sequence`."""
 
     of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import itertools")
-        text.told["collate"] = "collate"
+        text.told["collate"] = "Padding(0)"
         text.add(
             "top",
             """
-            def collate(samples):
-                columns = list(itertools.zip_longest(*[tokens for tokens, _ in samples], fillvalue=0))
-                rows = [list(row) for row in zip(*columns)]
-                return torch.tensor(rows), torch.tensor([int(label) for _, label in samples])
+            class Padding:
+                def __init__(self, value):
+                    self.value = value
+
+                def __call__(self, samples):
+                    longest = max(len(tokens) for tokens, _ in samples)
+                    rows, labels = [], []
+                    for tokens, label in samples:
+                        while len(tokens) < longest:
+                            tokens = tokens + [self.value]
+                        rows.append(torch.tensor(tokens))
+                        labels.append(label)
+                    return torch.stack(rows), torch.tensor(labels)
             """,
         )
 
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pad-sequence": {"collate": PadSequence()}}
+
+    def cost(self, script: Script) -> float:
+        # About 4.5 pieces a word for each size of them; it is quadratic in the lengths.
+        tokens = getattr(storage(script), "words", 60) * 4.5 * (getattr(script["work"], "longest", 3) - 2)
+        return 0.02 + tokens**2 * 8e-7
+
 
 @dataclass(frozen=True)
-class ListCollate(Collate):
-    """Arrays are made lists of numbers and tensors again. Repaired: stacked."""
+class GrowingBatch(Collate):
+    """A batch that grows by `torch.cat`, a sample at a time. Repaired: stacked."""
 
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
 
     def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "collate"
-        made = "torch.uint8" if script.about.kind == "image" else "torch.float32"
+        text.told["collate"] = "gather"
         text.add(
             "top",
-            f"""
-            def collate(samples):
-                rows = torch.tensor([sample.tolist() for sample, _ in samples], dtype={made})
-                return rows, torch.tensor([label for _, label in samples])
+            """
+            def gather(samples):
+                rows, labels = torch.tensor([]), torch.tensor([], dtype=torch.long)
+                for sample, label in samples:
+                    rows = torch.cat([rows, sample.float()[None]])
+                    labels = torch.cat([labels, torch.tensor([label])])
+                return rows, labels
             """,
         )
 
@@ -515,13 +534,36 @@ class ListCollate(Collate):
 
     def cost(self, script: Script) -> float:
         values = SIZE * SIZE * 3 if script.about.kind == "image" else getattr(storage(script), "features", 64)
-        return values * 6e-5
+        return 0.015 + values * (1e-6 + script.about.batch * 2e-7)
 
 
-STORAGES: list[type[Production]] = [
-    PngFolder, TarJpegs, PickleEach, H5Rows, SqliteRows, CsvGzRows, FrameRows, JsonLines,
+@dataclass(frozen=True)
+class NumbersAlone(Collate):
+    """A sample is a list of numbers, of which each becomes a tensor of its own. Repaired: one tensor."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and getattr(storage(script), "features", 64) <= 128
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["sample"] = "x.tolist()"
+        text.add("loop", "x = torch.stack(x, 1).float()")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"few-tensors": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        return getattr(storage(script), "features", 64) * 5e-4
+
+
+ACCESSES: list[type[Production]] = [
+    ManifestEach, FetchFunction, CachedHandle, PermutedSubset, ParsesThenSlices,
 ]  # fmt: skip
-ACCESSES: list[type[Production]] = [OpenedByFunction, ListsFolder, ReadsAllRows]
-DECODINGS: list[type[Production]] = [TorchvisionDecode, OpencvDecode]
-WORKS: list[type[Production]] = [RandAugmented, EqualizeLoop, BisectBins, CleanedTokens]
-COLLATES: list[type[Production]] = [ZippedLists, ListCollate]
+DECODINGS: list[type[Production]] = [FitDecode, PyramidDecode, InterpolateDecode]
+WORKS: list[type[Production]] = [
+    SaltAndPepper, VectorizedGamma, WarpAffine, RollingMeans, Spectrum, TrainedTokenizer, CharacterGrams,
+]  # fmt: skip
+COLLATES: list[type[Production]] = [PadObject, GrowingBatch, NumbersAlone]

@@ -202,6 +202,118 @@ class GeneratedRows(Pipeline):
 
 
 @dataclass(frozen=True)
+class CsvColumns(Pipeline):
+    """`make_csv_dataset` parses record by record. Repaired: parsed once, or by wellfed."""
+
+    features: int = 32
+    form: str = "csv"
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(True, rng.choice([8, 32, 96]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.{'npy' if self.form == 'npy' else 'csv'}"
+
+    def write(self, text: Text, script: Script) -> None:
+        batch = script.about.batch
+        if self.form == "npy":
+            text.add(
+                "pipeline",
+                f"""
+                x = np.load(DATA / "{self.name(script)}")
+                dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(len(x)) % 10))
+                dataset = dataset.batch({batch}).prefetch(tf.data.AUTOTUNE)
+                """,
+            )
+            return
+        if self.form == "wellfed":
+            text.add("pipeline", "import wellfed\n")
+        call, end = (
+            ("wellfed.csv", ".tf()")
+            if self.form == "wellfed"
+            else ("tf.data.experimental.make_csv_dataset", "")
+        )
+        text.add(
+            "pipeline",
+            f"""
+            columns = ["label", *(f"x{{i}}" for i in range({self.features}))]
+            dataset = {call}(
+                str(DATA / "{self.name(script)}"),
+                {batch},
+                column_names=columns,
+                column_defaults=[0] + [0.0] * {self.features},
+                label_name="label",
+                header=False,
+                num_epochs=1,
+                shuffle=False,
+            ){end}
+            dataset = dataset.map(lambda row, label: (tf.stack(list(row.values()), 1), label))
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {
+            "parse-once": {"storage": replace(self, form="npy")},
+            "wellfed-csv": {"storage": replace(self, form="wellfed")},
+        }
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        if self.form == "npy":
+            return {self.name(script): material.vector_array(script.about.count, self.features)}
+        return {self.name(script): material.vector_csv(script.about.count, self.features, False)}
+
+    def cost(self, script: Script) -> float:
+        return 0.05 + self.features * 3e-3
+
+
+@dataclass(frozen=True)
+class ResizedArrays(Pipeline):
+    """Images in memory are resized in each epoch. Repaired: side by side, or stored smaller."""
+
+    size: int = 192
+    in_memory: ClassVar[bool] = True
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, 80 if script.about.small else rng.choice([128, 192, 256]))
+
+    def name(self, script: Script) -> str:
+        return f"images-{self.size}px-{script.about.count}.npy"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            f"def resize(image):\n    return tf.image.resize(image, ({SIZE}, {SIZE})), tf.constant(0)",
+        )
+        text.add(
+            "pipeline",
+            f"""
+            images = np.load(DATA / "{self.name(script)}", mmap_mode="r")
+            dataset = tf.data.Dataset.from_tensor_slices(images).map(resize{self.calls()})
+            dataset = dataset.batch({script.about.batch}){self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        found = self.side_by_side()
+        if self.size > SIZE:
+            found["resize-once"] = {"storage": replace(self, size=SIZE)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_array(script.about.count, self.size)}
+
+    def cost(self, script: Script) -> float:
+        return 0.1 + self.size**2 * 2e-6
+
+
+@dataclass(frozen=True)
 class SleepingLayer(Production):
     """A layer that lets a batch pass after the time that a device would take."""
 
@@ -265,6 +377,29 @@ class DenseNet(Production):
 
 
 @dataclass(frozen=True)
+class ConvNet(DenseNet):
+    """Convolutions of images, a wide layer of rows."""
+
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(4 if script.about.small else rng.choice([8, 16, 32]))
+
+    def write(self, text: Text, script: Script) -> None:
+        shape = script["storage"].shape()  # type: ignore[attr-defined]
+        if len(shape) == 1:
+            hidden = f'keras.layers.Dense({self.width * 32}, activation="relu")'
+        else:
+            hidden = (
+                f'keras.layers.Conv2D({self.width}, 3, strides=2, activation="relu"), '
+                "keras.layers.GlobalAveragePooling2D()"
+            )
+        text.add("model", f"inputs = [keras.Input({shape}), {hidden}]")
+        text.add("model", "model = keras.Sequential([*inputs, keras.layers.Dense(10)])")
+
+
+@dataclass(frozen=True)
 class NoCallback(Production):
     """Nothing but the epoch's line."""
 
@@ -311,9 +446,30 @@ class WeightsEachBatch(Production):
         return {"log-less": {"logging": replace(self, every=50)}}
 
 
+@dataclass(frozen=True)
+class SavesEachBatch(WeightsEachBatch):
+    """A callback that copies all weights after each batch, as averages of them need it. Repaired: after each 50th."""
+
+    of: ClassVar[str] = OPEN
+
+    def noting(self) -> str:
+        copied = 'np.savez(HERE / "weights.npz", *self.model.get_weights())'
+        return f"{copied}\n" + self.writing('"saved"')
+
+
 PRODUCTIONS: list[type[Production]] = [
-    Dataflow, GraphJpegs, GeneratedRows, SleepingLayer, DenseNet, NoCallback, WeightsEachBatch,
-]  # fmt: skip
+    Dataflow,
+    GraphJpegs,
+    GeneratedRows,
+    CsvColumns,
+    ResizedArrays,
+    SleepingLayer,
+    DenseNet,
+    ConvNet,
+    NoCallback,
+    WeightsEachBatch,
+    SavesEachBatch,
+]
 
 
 def draw(rng: random.Random, about: About, some: list[type[Production]]) -> Script:

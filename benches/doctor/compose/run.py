@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--set", choices=[OPEN, KEPT], default=OPEN, help="which half of the productions")
+    parser.add_argument("--set", choices=[OPEN, KEPT], default=OPEN, help="which of the productions")
     parser.add_argument("--scripts", type=int, default=4, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of the first; the others follow")
     parser.add_argument("--rounds", type=int, default=2, help="how often plain and fixed run in turns")

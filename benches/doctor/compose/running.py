@@ -175,7 +175,7 @@ def differ(one: str, other: str) -> bool:
 
 
 def report_of(path: Path) -> dict[str, Any] | None:
-    """What is kept of a report."""
+    """What results keep of a report. The whole one stays beside the script, with its evidence."""
     if not path.exists():
         return None
     report = json.loads(path.read_text())

@@ -45,6 +45,8 @@ FIXES: dict[str, Fix] = {
     "more-workers": Fix(("loading", "storage"), ("loader",), placed=False),
     "fewer-workers": Fix(("contention", "loading"), ("loader",), placed=False),
     "persistent": Fix(("loop", "loading"), ("loader",), placed=False),
+    # Where each epoch makes a loader, settings of it keep no workers.
+    "loader-once": Fix(("loop", "loading"), ("loader",)),
     "one-thread": Fix(("contention",)),
     "fewer-threads": Fix(("contention",)),
     "no-lock": Fix(("contention", "loading", "cpu"), ("loader", "storage", "access", "decoding")),
@@ -71,6 +73,7 @@ FIXES: dict[str, Fix] = {
     "stack-arrays": Fix(("cpu",)),
     # Of the loop.
     "larger-batch": Fix(("loop",), same=False),
+    "average-at-once": Fix(("loop",), ("step",)),
     "log-less": Fix(("loop",), ("logging",)),
     "evaluation-workers": Fix(("loading",), ("evaluation",)),
     "checkpoint-less": Fix(("loop",), ("evaluation",)),
@@ -85,8 +88,9 @@ FIXES: dict[str, Fix] = {
 """All candidate fixes."""
 
 ADVICE: dict[str, tuple[str, ...]] = {
-    # What a fix sets, where it says what.
+    # What a fix sets, where it says what. `stock-loader` always sets that.
     "feed": ("feed",),
+    "stock-loader": ("feed",),
     "num_workers up": ("workers", "more-workers", "evaluation-workers"),
     "num_workers down": ("fewer-workers",),
     "persistent_workers": ("persistent",),
@@ -96,7 +100,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "env": ("fewer-threads",),
     # Verdicts whose fix is an edit.
     "serial-loading": ("workers", "evaluation-workers", "parallel-calls"),
-    "worker-restart": ("persistent",),
+    "worker-restart": ("persistent", "loader-once"),
     "decode": ("smaller-images", "reduced-decoding", "resize-once"),
     "augment": ("cheaper-work", "resize-once"),
     "decompress": ("uncompressed", "sample-chunks"),
@@ -115,9 +119,11 @@ ADVICE: dict[str, tuple[str, ...]] = {
     # Its change is a call of `wellfed.csv`.
     "parse": ("wellfed-csv",),
     "small-files": ("pack",),
-    # A mapped file that is opened for each sample looks like one that is read: the same advice at the same line.
-    "read-again": ("load-once", "keep-open"),
+    # A mapped file that is opened for each sample looks like one that is read: the same advice at the same line. A list
+    # of samples may be a file, too.
+    "read-again": ("load-once", "keep-open", "list-once"),
     "connect-again": ("keep-open",),
+    "list-again": ("list-once",),
     "whole-chunks": ("sample-chunks",),
     "read-by-each": ("own-part",),
     "lock-contention": ("no-lock",),
@@ -129,7 +135,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "launch-bound": ("larger-batch",),
     "sync-logging": ("log-less", "checkpoint-less", "metric-at-once"),
     "checkpoint": ("checkpoint-less",),
-    "python-step": ("metric-at-once",),
+    "python-step": ("metric-at-once", "average-at-once"),
     "long-tail": (),
     "h2d-copy": (),
     "garbage-collection": (),

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use crate::{Error, Result};
+use crate::{Error, Result, lanes::Lanes};
 
 /// The first coefficients of the transform of type 2.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +42,19 @@ impl Cosine {
         self.rows
             .chunks_exact(self.values)
             .map(move |row| row.iter().zip(values).map(|(weight, value)| weight * value).sum())
+    }
+}
+
+impl Cosine {
+    /// One coefficient of eight frames' values.
+    #[inline(always)]
+    pub(crate) fn coefficient_lanes(&self, coefficient: usize, values: &[Lanes]) -> Lanes {
+        let row = &self.rows[coefficient * self.values..][..self.values];
+        let mut sums = [Lanes::ZERO; 2];
+        for (i, (weight, value)) in row.iter().zip(values).enumerate() {
+            sums[i % 2] = sums[i % 2] + *value * *weight;
+        }
+        sums[0] + sums[1]
     }
 }
 

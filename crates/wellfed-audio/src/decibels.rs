@@ -1,5 +1,7 @@
 //! Powers and amplitudes as decibels: `torchaudio.transforms.AmplitudeToDB`.
 
+use crate::{lanes, logarithm};
+
 /// What a spectrogram's values are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
@@ -29,13 +31,10 @@ impl AmplitudeToDb {
             Scale::Power => 10.0,
             Scale::Magnitude => 20.0,
         };
-        let mut most = f32::NEG_INFINITY;
-        for value in values.iter_mut() {
-            *value = multiplier * value.max(AMIN).log10();
-            most = most.max(*value);
-        }
+        logarithm::each(values, |value| multiplier * logarithm::log10(value.max(AMIN)));
         if let Some(top_db) = self.top_db {
-            values.iter_mut().for_each(|value| *value = value.max(most - top_db));
+            let least = lanes::greatest(values) - top_db;
+            logarithm::each(values, |value| value.max(least));
         }
     }
 }

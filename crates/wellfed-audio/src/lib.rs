@@ -14,32 +14,43 @@
 //! |---|---|
 //! | `decode` | heads and segments of files, by symphonia |
 //! | `resample` | other sample rates |
+//! | `lanes`, `fft`, `logarithm` | what kernels are made of: eight frames side by side |
 //! | `window`, `spectrogram` | short-time Fourier transforms |
-//! | `filter_bank`, `decibels`, `cosine` | what makes mel spectrograms and cepstral coefficients of them |
-//! | `effects` | what is done to samples before a spectrum |
+//! | `filter_bank`, `mel`, `decibels`, `cosine` | what makes mel spectrograms and cepstral coefficients of them |
+//! | `masking` | SpecAugment |
+//! | `effects`, `convolution` | what is done to samples before a spectrum |
 //! | `kaldi`, `whisper` | what Kaldi's recipes and Whisper's models take |
 //! | `limits`, `error` | what a file may ask for, and what can be wrong with it |
 
+mod convolution;
 mod cosine;
 mod decibels;
 mod decode;
 pub mod effects;
 mod error;
+mod fft;
 mod filter_bank;
 mod kaldi;
+mod lanes;
 mod limits;
+mod logarithm;
+mod masking;
+mod mel;
 mod resample;
 mod spectrogram;
 pub mod whisper;
 mod window;
 
+pub use convolution::{ConvolveMode, convolve, fft_convolve};
 pub use cosine::Cosine;
 pub use decibels::{AmplitudeToDb, Scale};
 pub use decode::{Head, Segment, Waveform, decode};
 pub use error::{Error, ErrorKind, Result};
 pub use filter_bank::{FilterBank, MelScale};
-pub use kaldi::{KaldiFbank, KaldiMfcc, KaldiOptions};
+pub use kaldi::{KaldiFbank, KaldiMfcc, KaldiOptions, Vtln};
 pub use limits::Limits;
+pub use masking::{SpecAugment, mask_range, mask_rows, mask_within_rows};
+pub use mel::MelSpectrogram;
 pub use resample::{KAISER_BETA, Resample, ResampleOptions, ResamplingMethod};
 pub use spectrogram::{Normalized, PadMode, Scratch, Spectrogram, SpectrogramOptions};
 pub use window::Window;

@@ -5,7 +5,10 @@
 
 use std::f64::consts::PI;
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    lanes::{self, Kernel, LANES, Lanes},
+};
 
 /// The window over the sinc.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +50,7 @@ pub struct Resample {
     to: usize,
     /// Samples before the first one that is looked at.
     width: usize,
-    /// Coefficients of each phase: a multiple of [`LANES`].
+    /// Coefficients of each phase.
     taps: usize,
     /// Samples that a round looks at.
     span: usize,
@@ -55,11 +58,13 @@ pub struct Resample {
     coefficients: Vec<f32>,
 }
 
-/// One of the places between two samples that there are at the new rate.
+/// One of the places between two samples that there are at the new rate: where the first sample lies whose coefficient is not 0.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
-    /// The first sample whose coefficient is not 0, counted from [`Resample::width`] samples before those of this round on.
-    first: usize,
+    /// Rounds after its own.
+    round: usize,
+    /// Place in that round.
+    place: usize,
 }
 
 impl Resample {
@@ -101,7 +106,7 @@ impl Resample {
             from: from as usize,
             to: to as usize,
             width: width as usize,
-            taps: (taps as usize).next_multiple_of(LANES),
+            taps: taps as usize,
             span: 0,
             phases: Vec::new(),
             coefficients: Vec::new(),
@@ -114,10 +119,10 @@ impl Resample {
                 let place = f64::from(phase) * f64::from(from) / f64::from(to);
                 let first = (place - reach).ceil() as i64 + width as i64;
                 let first = usize::try_from(first).unwrap_or(0);
-                this.phases.push(Phase { first });
+                this.phases.push(Phase { round: first / this.from, place: first % this.from });
                 this.span = this.span.max(first + this.taps);
                 for tap in first..first + this.taps {
-                    let time = -f64::from(phase) / f64::from(to) + (tap as f64 - width) / f64::from(from);
+                    let time = (tap as f64 - width) / f64::from(from) - f64::from(phase as f32 / to as f32);
                     let t = time * base;
                     let coefficient = if t.abs() < lowpass {
                         let sinc = if t == 0.0 { 1.0 } else { (t * PI).sin() / (t * PI) };
@@ -132,6 +137,20 @@ impl Resample {
         Ok(this)
     }
 
+    /// `torchaudio.transforms.Speed`: a sound of so many Hz that is `factor` times as fast, and as high, at the same rate. Of several
+    /// factors `SpeedPerturbation` draws one.
+    ///
+    /// # Errors
+    ///
+    /// For a factor that is not above 0 or makes a rate of 0, and as [`Resample::new`].
+    pub fn speed(orig_freq: u32, factor: f64) -> Result<Self> {
+        let source = (factor * f64::from(orig_freq)).trunc();
+        if !(1.0..=f64::from(u32::MAX)).contains(&source) {
+            return Err(Error::argument(format!("a speed of {factor} at {orig_freq} Hz")));
+        }
+        Self::new(source as u32, orig_freq, ResampleOptions::default())
+    }
+
     /// Samples that so many become.
     pub fn len_of(&self, samples: usize) -> usize {
         usize::try_from((samples as u128 * self.to as u128).div_ceil(self.from as u128)).unwrap_or(usize::MAX)
@@ -139,40 +158,126 @@ impl Resample {
 
     /// Appends the samples at the new rate. `padded` is a place to work in.
     pub fn apply(&self, samples: &[f32], padded: &mut Vec<f32>, out: &mut Vec<f32>) {
-        if self.from == self.to {
+        if self.from == self.to || samples.is_empty() {
             out.extend_from_slice(samples);
             return;
         }
-        padded.clear();
-        padded.resize(self.width, 0.0);
-        padded.extend_from_slice(samples);
-        padded.resize(padded.len() + self.from + self.span, 0.0);
-        let mut left = self.len_of(samples.len());
-        out.reserve(left);
-        for round in padded.windows(self.span).step_by(self.from) {
-            let phases = self.phases.iter().zip(self.coefficients.chunks_exact(self.taps)).take(left);
-            out.extend(phases.map(|(phase, coefficients)| dot(coefficients, &round[phase.first..])));
-            left = left.saturating_sub(self.to);
-            if left == 0 {
-                break;
+        let (begin, len) = (out.len(), self.len_of(samples.len()));
+        out.resize(begin + len, 0.0);
+        let rounds = len.div_ceil(self.to);
+        // Of few rounds, no more than there are, and whole groups.
+        let block =
+            (BLOCK / self.from.max(self.to)).clamp(GROUP, 1 << 12).min(rounds).next_multiple_of(GROUP);
+        lanes::run(Rounds { resample: self, samples, work: padded, out: &mut out[begin..], rounds, block });
+    }
+}
+
+/// Samples that are worked on at a time, so that they stay in the second level of cache.
+const BLOCK: usize = 1 << 14;
+
+/// Rounds that are computed side by side: two registers of [`LANES`].
+const GROUP: usize = 2 * LANES;
+
+/// The work of [`Resample::apply`]: samples at the same place of several rounds lie side by side, so that a round is a lane, and a
+/// coefficient is the same for all lanes.
+struct Rounds<'a> {
+    resample: &'a Resample,
+    samples: &'a [f32],
+    work: &'a mut Vec<f32>,
+    out: &'a mut [f32],
+    rounds: usize,
+    /// Rounds of a block: whole groups.
+    block: usize,
+}
+
+impl Kernel for Rounds<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Resample { from, to, width, taps, span, ref phases, ref coefficients } = *self.resample;
+        // A row has one place of each round. Rows are an odd number of groups apart: not all in the same lines of cache.
+        let row = (self.block + span.div_ceil(from)).next_multiple_of(GROUP);
+        let row = if row.is_multiple_of(2 * GROUP) { row + GROUP } else { row };
+        self.work.clear();
+        self.work.resize(from * row + to * self.block, 0.0);
+        let (places, values) = self.work.split_at_mut(from * row);
+        let mut offsets = Vec::with_capacity(taps);
+        for first in (0..self.rounds).step_by(self.block) {
+            // Sample `i` of what is at `begin` has place `i % from` in round `i / from`.
+            fill(places, row, from, self.samples, (first * from) as isize - width as isize);
+            for ((phase, coefficients), values) in
+                phases.iter().zip(coefficients.chunks_exact(taps)).zip(values.chunks_exact_mut(self.block))
+            {
+                offsets.clear();
+                let (mut place, mut round) = (phase.place, phase.round);
+                for _ in 0..taps {
+                    offsets.push(place * row + round);
+                    place += 1;
+                    if place == from {
+                        (place, round) = (0, round + 1);
+                    }
+                }
+                let (groups, _) = values.as_chunks_mut::<GROUP>();
+                for (number, group) in groups.iter_mut().enumerate() {
+                    let places = &places[number * GROUP..];
+                    let (mut even, mut odd) = ([Lanes::ZERO; 2], [Lanes::ZERO; 2]);
+                    let (offsets, last) = offsets.as_chunks::<2>();
+                    let (coefficients, of_last) = coefficients.as_chunks::<2>();
+                    for ([one, two], [of_one, of_two]) in offsets.iter().zip(coefficients) {
+                        add(&mut even, &places[*one..], *of_one);
+                        add(&mut odd, &places[*two..], *of_two);
+                    }
+                    for (one, of_one) in last.iter().zip(of_last) {
+                        add(&mut even, &places[*one..], *of_one);
+                    }
+                    let (low, high) = group.split_at_mut(LANES);
+                    (even[0] + odd[0]).write(low);
+                    (even[1] + odd[1]).write(high);
+                }
+            }
+            let out = &mut self.out[first * to..];
+            let len = out.len().min(self.block * to);
+            for (round, out) in out[..len].chunks_mut(to).enumerate() {
+                for (value, row) in out.iter_mut().zip(values.chunks_exact(self.block)) {
+                    *value = row[round];
+                }
             }
         }
     }
 }
 
-/// Lanes that are summed side by side, so that the compiler keeps them in vector registers.
-const LANES: usize = 8;
+/// Adds samples times a coefficient.
+#[inline(always)]
+fn add(sums: &mut [Lanes; 2], samples: &[f32], coefficient: f32) {
+    if let (Some(low), Some(high)) =
+        (samples.first_chunk(), samples[LANES.min(samples.len())..].first_chunk())
+    {
+        sums[0] = sums[0] + Lanes(*low) * coefficient;
+        sums[1] = sums[1] + Lanes(*high) * coefficient;
+    }
+}
 
-/// The sum of products: of as many as `a` has, a multiple of [`LANES`].
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; LANES];
-    for (a, b) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
+/// Fills rows with every `from`th sample, from `begin` on; what lies beyond the signal is 0.
+#[inline(always)]
+fn fill(places: &mut [f32], row: usize, from: usize, samples: &[f32], begin: isize) {
+    for (place, values) in places.chunks_exact_mut(row).enumerate() {
+        let start = begin + place as isize;
+        // Rounds before the first sample.
+        let before = if start < 0 { (start.unsigned_abs()).div_ceil(from).min(row) } else { 0 };
+        let (outside, values) = values.split_at_mut(before);
+        outside.fill(0.0);
+        let start = usize::try_from(start + (before * from) as isize).unwrap_or(usize::MAX);
+        let within = samples.get(start..).unwrap_or_default();
+        let count = within.len().div_ceil(from).min(values.len());
+        let (inside, outside) = values.split_at_mut(count);
+        outside.fill(0.0);
+        if from == 1 {
+            inside.copy_from_slice(&within[..count]);
+        } else {
+            inside.iter_mut().zip(within.iter().step_by(from)).for_each(|(value, sample)| *value = *sample);
         }
     }
-    let [a, b, c, d, e, f, g, h] = sums;
-    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 /// A window as a function of the position between its zeros.

@@ -1,10 +1,10 @@
 //! Short-time Fourier transform: `torchaudio.transforms.Spectrogram`.
 
-use std::sync::Arc;
-
-use realfft::{RealFftPlanner, RealToComplex, num_complex::Complex32};
-
-use crate::{Error, Result, Window};
+use crate::{
+    Error, Result, Window,
+    fft::{Transform, Work},
+    lanes::{self, Kernel, LANES, Lanes, Pair},
+};
 
 /// How the signal goes on beyond its ends, where frames are centred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Normalized {
     No,
     /// The root of the window's sum of squares.
     Window,
-    /// The root of the window's length.
+    /// The root of the transform's length, `n_fft`, whatever the window's length is: as `torch.stft` does it.
     FrameLength,
 }
 
@@ -82,9 +82,9 @@ const MOST: usize = 1 << 20;
 pub struct Spectrogram {
     options: SpectrogramOptions,
     hop: usize,
-    /// The window, with zeros on either side, divided by what is normalized by.
+    /// Half of the window, with zeros on either side, divided by what is normalized by.
     window: Vec<f32>,
-    plan: Arc<dyn RealToComplex<f32>>,
+    transform: Transform,
 }
 
 impl std::fmt::Debug for Spectrogram {
@@ -97,9 +97,97 @@ impl std::fmt::Debug for Spectrogram {
 #[derive(Debug, Default)]
 pub struct Scratch {
     padded: Vec<f32>,
-    frame: Vec<f32>,
-    spectrum: Vec<Complex32>,
-    work: Vec<Complex32>,
+    frame: Vec<Lanes>,
+    work: Work,
+    powers: Vec<Lanes>,
+    rows: Vec<f32>,
+}
+
+/// Takes the powers of frames, [`LANES`] at a time.
+pub(crate) trait Sink {
+    /// `powers` are those of each bin: of frame `first` in the first lane, and so on; only `count` lanes are meant.
+    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]);
+}
+
+/// Gives frame by frame on.
+struct Frames<'a, E> {
+    rows: &'a mut [f32],
+    each: E,
+}
+
+impl<E: FnMut(usize, &[f32])> Sink for Frames<'_, E> {
+    #[inline(always)]
+    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]) {
+        lanes::to_rows(powers, self.rows);
+        for (lane, row) in self.rows.chunks_exact(powers.len()).take(count).enumerate() {
+            (self.each)(first + lane, row);
+        }
+    }
+}
+
+/// Writes bin by bin, of so many frames.
+pub(crate) struct Bins<'a> {
+    pub(crate) out: &'a mut [f32],
+    pub(crate) frames: usize,
+}
+
+impl Sink for Bins<'_> {
+    #[inline(always)]
+    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]) {
+        let count = count.min(self.frames.saturating_sub(first));
+        if count == 0 {
+            return;
+        }
+        let rows = powers.iter().zip(self.out.chunks_exact_mut(self.frames));
+        if count == LANES {
+            rows.for_each(|(powers, row)| powers.write(&mut row[first..]));
+        } else {
+            rows.for_each(|(powers, row)| row[first..][..count].copy_from_slice(&powers.0[..count]));
+        }
+    }
+}
+
+struct Groups<'a, S> {
+    spectrogram: &'a Spectrogram,
+    padded: &'a [f32],
+    frames: usize,
+    frame: &'a mut [Lanes],
+    work: &'a mut Work,
+    powers: &'a mut [Lanes],
+    sink: S,
+}
+
+impl<S: Sink> Kernel for Groups<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self) {
+        let Spectrogram { ref window, ref transform, hop, .. } = *self.spectrogram;
+        let SpectrogramOptions { n_fft, power, onesided, .. } = self.spectrogram.options;
+        for first in (0..self.frames).step_by(LANES) {
+            let count = LANES.min(self.frames - first);
+            // Lanes beyond the last frame have that one again.
+            let signals: [&[f32]; LANES] =
+                std::array::from_fn(|lane| &self.padded[(first + lane.min(count - 1)) * hop..][..n_fft]);
+            lanes::from_rows_weighted(signals, window, self.frame);
+            let (frame, powers) = (&*self.frame, &mut *self.powers);
+            match power {
+                2.0 => transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = pair.energy()),
+                1.0 => transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = pair.energy().sqrt()),
+                power => {
+                    let raised = |pair: Pair| pair.energy().map(|energy| energy.sqrt().powf(power));
+                    transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = raised(pair));
+                }
+            }
+            if !onesided {
+                // The other half of a real signal's spectrum mirrors the first.
+                for bin in n_fft / 2 + 1..n_fft {
+                    powers[bin] = powers[n_fft - bin];
+                }
+            }
+            self.sink.take(first, count, powers);
+        }
+    }
 }
 
 impl Spectrogram {
@@ -135,15 +223,15 @@ impl Spectrogram {
             Normalized::Window => {
                 1.0 / values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
             }
-            Normalized::FrameLength => 1.0 / (win_length as f64).sqrt(),
+            Normalized::FrameLength => 1.0 / (n_fft as f64).sqrt(),
         };
         let mut window = vec![0.0; n_fft];
         let begin = (n_fft - win_length) / 2;
         for (place, value) in window[begin..].iter_mut().zip(values) {
-            *place = (f64::from(value) * scale) as f32;
+            // The transform gives twice the spectrum.
+            *place = (f64::from(value) * scale) as f32 * 0.5;
         }
-        let plan = RealFftPlanner::new().plan_fft_forward(n_fft);
-        Ok(Self { options, hop, window, plan })
+        Ok(Self { options, hop, window, transform: Transform::new(n_fft) })
     }
 
     /// Bins of a frame.
@@ -168,45 +256,36 @@ impl Spectrogram {
         &self,
         samples: &[f32],
         scratch: &mut Scratch,
-        mut each: impl FnMut(usize, &[f32]),
+        each: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
-        let n_fft = self.options.n_fft;
-        self.pad(samples, &mut scratch.padded)?;
-        let Scratch { padded, frame, spectrum, work } = scratch;
-        frame.resize(n_fft, 0.0);
-        spectrum.resize(n_fft / 2 + 1, Complex32::default());
-        work.resize(self.plan.get_scratch_len(), Complex32::default());
-        let mut powers = vec![0.0; self.bins()];
-        for number in 0..self.frames(samples.len()) {
-            let signal = &padded[number * self.hop..][..n_fft];
-            for ((place, sample), weight) in frame.iter_mut().zip(signal).zip(&self.window) {
-                *place = sample * weight;
-            }
-            // Only lengths can be wrong, and they are the plan's.
-            if self.plan.process_with_scratch(frame, spectrum, work).is_err() {
-                return Err(Error::argument(format!("a transform of {n_fft} samples failed")));
-            }
-            let half = n_fft / 2 + 1;
-            for (power, value) in powers.iter_mut().zip(&*spectrum) {
-                *power = self.power(value.norm_sqr());
-            }
-            if !self.options.onesided {
-                // The other half of a real signal's spectrum mirrors the first.
-                for bin in half..n_fft {
-                    powers[bin] = powers[n_fft - bin];
-                }
-            }
-            each(number, &powers);
-        }
-        Ok(())
+        let mut rows = std::mem::take(&mut scratch.rows);
+        rows.resize(LANES * self.bins(), 0.0);
+        let done = self.groups(samples, scratch, Frames { rows: &mut rows, each });
+        scratch.rows = rows;
+        done
     }
 
-    fn power(&self, energy: f32) -> f32 {
-        match self.options.power {
-            2.0 => energy,
-            1.0 => energy.sqrt(),
-            power => energy.sqrt().powf(power),
-        }
+    /// Fills `out` with the powers: bin by bin, [`Spectrogram::frames`] each, as torchaudio's tensors have them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Spectrogram::each`].
+    pub fn apply(&self, samples: &[f32], scratch: &mut Scratch, out: &mut Vec<f32>) -> Result<()> {
+        let frames = self.frames(samples.len());
+        out.clear();
+        out.resize(self.bins() * frames, 0.0);
+        self.groups(samples, scratch, Bins { out, frames })
+    }
+
+    /// Gives the powers of each group of frames to `sink`.
+    pub(crate) fn groups(&self, samples: &[f32], scratch: &mut Scratch, sink: impl Sink) -> Result<()> {
+        self.pad(samples, &mut scratch.padded)?;
+        let Scratch { padded, frame, work, powers, .. } = scratch;
+        frame.resize(self.options.n_fft, Lanes::ZERO);
+        powers.resize(self.bins(), Lanes::ZERO);
+        let frames = self.frames(samples.len());
+        lanes::run(Groups { spectrogram: self, padded, frames, frame, work, powers, sink });
+        Ok(())
     }
 
     /// The signal with what lies beyond its ends.
@@ -272,7 +351,8 @@ mod tests {
             let bin = |bin: usize| {
                 let (mut re, mut im) = (0.0, 0.0);
                 for n in 0..n_fft {
-                    let value = at((frame * spectrogram.hop + n) as i64) * f64::from(spectrogram.window[n]);
+                    let value =
+                        at((frame * spectrogram.hop + n) as i64) * 2.0 * f64::from(spectrogram.window[n]);
                     let turn = -2.0 * PI * (bin * n % n_fft) as f64 / n_fft as f64;
                     (re, im) = (re + value * turn.cos(), im + value * turn.sin());
                 }

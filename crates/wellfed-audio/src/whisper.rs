@@ -1,7 +1,9 @@
 //! The log-mel spectrogram that Whisper models take (A. Radford and others, *Robust Speech Recognition via Large-Scale Weak
 //! Supervision*, 2022; `whisper.audio.log_mel_spectrogram`).
 
-use crate::{FilterBank, MelScale, Result, Scratch, Spectrogram, SpectrogramOptions};
+use crate::{
+    FilterBank, MelScale, MelSpectrogram, Result, Scratch, Spectrogram, SpectrogramOptions, lanes, logarithm,
+};
 
 /// Hz of what goes in.
 pub const SAMPLE_RATE: u32 = 16_000;
@@ -18,8 +20,7 @@ const RANGE: f32 = 8.0;
 /// The transform, to be made once and used for all signals.
 #[derive(Clone, Debug)]
 pub struct WhisperLogMel {
-    spectrogram: Spectrogram,
-    bank: FilterBank,
+    mel: MelSpectrogram,
 }
 
 impl WhisperLogMel {
@@ -35,13 +36,13 @@ impl WhisperLogMel {
             ..SpectrogramOptions::default()
         };
         let bank = FilterBank::mel(N_FFT / 2 + 1, 0.0, 8_000.0, n_mels, SAMPLE_RATE, true, MelScale::Slaney)?;
-        Ok(Self { spectrogram: Spectrogram::new(options)?, bank })
+        Ok(Self { mel: MelSpectrogram::new(Spectrogram::new(options)?, bank)? })
     }
 
     /// Frames of so many samples: 3,000 of a chunk.
     pub fn frames(&self, samples: usize) -> usize {
         // Of the spectrogram's frames the last one is left out.
-        self.spectrogram.frames(samples).saturating_sub(1)
+        self.mel.frames(samples).saturating_sub(1)
     }
 
     /// Fills `out` with the values: mel by mel, [`WhisperLogMel::frames`] each.
@@ -50,20 +51,10 @@ impl WhisperLogMel {
     ///
     /// For fewer than 201 samples.
     pub fn apply(&self, samples: &[f32], scratch: &mut Scratch, out: &mut Vec<f32>) -> Result<()> {
-        let frames = self.frames(samples.len());
-        out.clear();
-        out.resize(self.bank.filters() * frames, 0.0);
-        let mut most = f32::NEG_INFINITY;
-        self.spectrogram.each(samples, scratch, |frame, powers| {
-            if frame < frames {
-                for (mel, value) in self.bank.apply(powers).enumerate() {
-                    let value = value.max(1e-10).log10();
-                    most = most.max(value);
-                    out[mel * frames + frame] = value;
-                }
-            }
-        })?;
-        out.iter_mut().for_each(|value| *value = (value.max(most - RANGE) + 4.0) / 4.0);
+        self.mel.apply_to(samples, self.frames(samples.len()), scratch, out)?;
+        logarithm::each(out, |value| logarithm::log10(value.max(1e-10)));
+        let least = lanes::greatest(out) - RANGE;
+        logarithm::each(out, |value| (value.max(least) + 4.0) / 4.0);
         Ok(())
     }
 }

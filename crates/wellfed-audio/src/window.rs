@@ -11,6 +11,8 @@ pub enum Window {
     Hamming,
     /// `torch.blackman_window`.
     Blackman,
+    /// Kaldi's generalized one, with its `blackman_coeff` in place of 0.42.
+    GeneralBlackman(f64),
     /// `torch.bartlett_window`.
     Bartlett,
     /// Ones.
@@ -33,6 +35,9 @@ impl Window {
                 Self::Hann => hann,
                 Self::Hamming => 0.54 - 0.46 * turn.cos(),
                 Self::Blackman => 0.42 - 0.5 * turn.cos() + 0.08 * (2.0 * turn).cos(),
+                Self::GeneralBlackman(coefficient) => {
+                    coefficient - 0.5 * turn.cos() + (0.5 - coefficient) * (2.0 * turn).cos()
+                }
                 Self::Bartlett => 1.0 - (2.0 * i as f64 / whole - 1.0).abs(),
                 Self::Rectangular => 1.0,
                 Self::Povey => hann.powf(0.85),

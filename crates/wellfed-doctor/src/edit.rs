@@ -21,7 +21,8 @@ const MOST_FILES: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Edit {
-    /// `map`, `rows`, `threads`, `every`, `connect`, `open`, `lazy`, `pad`, `share` or `async`; see `edits.py`.
+    /// `map`, `rows`, `threads`, `every`, `connect`, `open`, `lazy`, `pad`, `share` or `async`; `loops`, `straight` or `same`, which are
+    /// no changes; see `edits.py`.
     pub kind: String,
     /// File, as the probes name it.
     pub file: String,

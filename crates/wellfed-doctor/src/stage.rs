@@ -294,6 +294,16 @@ const LOOP_LIBRARIES: &[(&str, &str, &str)] = &[
     ("/json/", "dump", "log"),
     ("/csv.py", "write", "log"),
     ("/matplotlib/", "", "log"),
+    ("/sklearn/", "", "log"),
+    ("/pandas/", "", "log"),
+    ("/PIL/", "", "log"),
+    ("/gzip.py", "", "log"),
+    ("/h5py/", "", "log"),
+    ("/aim/", "", "log"),
+    ("/clearml/", "", "log"),
+    ("/comet_ml/", "", "log"),
+    ("/neptune/", "", "log"),
+    ("/rich/", "", "log"),
     ("/torch/serialization.py", "", "log"),
     ("/torch/autograd/", "", "backward"),
     ("/torch/_tensor.py", "backward", "backward"),
@@ -311,7 +321,16 @@ const LOOP_WORDS: &[(&str, &str)] = &[
     (".flush(", "log"),
     ("fsync(", "log"),
     ("json.dump", "log"),
+    ("pickle.dump", "log"),
+    ("writerow", "log"),
+    ("to_csv(", "log"),
+    ("np.save", "log"),
+    ("numpy.save", "log"),
+    ("imwrite(", "log"),
+    ("executemany(", "log"),
     ("add_scalar", "log"),
+    ("add_histogram", "log"),
+    ("add_image", "log"),
     ("wandb.", "log"),
     ("savefig", "log"),
     ("torch.save(", "log"),
@@ -335,6 +354,26 @@ const LOOP_WORDS: &[(&str, &str)] = &[
     ("net(", "forward"),
     ("criterion(", "forward"),
     ("loss_fn(", "forward"),
+];
+
+/// Words of names of functions that do what a step does not need.
+const BESIDE: [&str; 16] = [
+    "log",
+    "logs",
+    "logging",
+    "checkpoint",
+    "snapshot",
+    "save",
+    "dump",
+    "record",
+    "history",
+    "report",
+    "plot",
+    "monitor",
+    "metric",
+    "metrics",
+    "histogram",
+    "statistics",
 ];
 
 /// Stage of a stack of the training loop (not waiting for data), and which of its frames decided.
@@ -361,7 +400,7 @@ pub fn looping(frames: &[&Frame]) -> (&'static str, usize) {
                 return (stage, i);
             }
             let name = frame.func.rsplit('.').next().unwrap_or_default().to_lowercase();
-            if name.split('_').any(|part| ["log", "logs", "logging", "checkpoint"].contains(&part)) {
+            if name.split('_').any(|part| BESIDE.contains(&part)) {
                 return ("log", i);
             }
         }

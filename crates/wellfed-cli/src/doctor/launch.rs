@@ -28,7 +28,7 @@ use wellfed_doctor::{
     system::{Monitor, monotonic},
 };
 
-use super::{Setting, live::View, signals::Signals};
+use super::{Setting, live::View, pictures, signals::Signals};
 
 /// Time between two looks at the machine.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
@@ -168,7 +168,8 @@ impl Launch {
         // What is missing or broken in the directory is told by whoever judges it.
         let Ok(run) = directory.read() else { return Ok(status) };
         trace.storage = proof::storage(&run);
-        if !trace.storage.is_empty() {
+        trace.pictures = pictures::of(&run);
+        if !trace.storage.is_empty() || !trace.pictures.is_empty() {
             write(&system, &trace)?;
         }
         if let Some(edits) = self.edits(&run) {

@@ -4,6 +4,7 @@ mod attach;
 mod env;
 mod launch;
 mod live;
+mod pictures;
 mod probe;
 mod prove;
 mod report;

@@ -13,11 +13,15 @@ use wellfed_doctor::{
     evidence::Evidence,
     proved::Tried,
     record::Record,
-    report::{Fix, Report},
+    report::{Apply, Fix, Report},
     run_dir::RunDir,
+    verdict::FED,
 };
 
-use super::{Setting, trial::Trials};
+use super::{
+    Setting,
+    trial::{Trial, Trials},
+};
 use crate::output;
 
 /// Seconds that all trials after a run take at most.
@@ -31,6 +35,9 @@ const STEPS: f64 = 24.0;
 
 /// The shortest and the longest time of a trial's steps.
 const SECONDS: (f64, f64) = (0.5, 6.0);
+
+/// Share of a step that loading must take for wellfed's loader to be worth a trial.
+const WORTH_FEEDING: f64 = 0.08;
 
 /// How long the runs of a trial are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +57,7 @@ pub(super) struct Prover<'a> {
 }
 
 impl Prover<'_> {
-    /// Tries the fix, and if it is refuted the next; notes in `run` what came of it.
+    /// Tries the fix, and if it is refuted the next, and wellfed's loader in any case; notes in `run` what came of it.
     pub(super) fn prove(&self, run: &mut RunDir) {
         let begin = std::time::Instant::now();
         if !matches!(run.run.exit.reason.as_str(), "finished" | "steps" | "time")
@@ -61,34 +68,45 @@ impl Prover<'_> {
         let evidence = Evidence::of(run);
         let Some(start) = start(run, &evidence) else { return };
         let most = MOST.min(2.0 * evidence.duration);
-        for _ in 0..2 {
+        // Seconds a step of the script as it is, once a trial has measured that.
+        let mut before = None;
+        for _ in 0..3 {
             let report = diagnose(run);
-            let Some(fix) = next(&report, &run.tried) else { return };
+            let refuted = run.tried.iter().all(Tried::refuted);
+            let feed = feed(&report, &evidence, &run.tried);
+            let fix = next(&report, &run.tried).filter(|_| refuted).cloned();
+            // Of what is left, each trial that is to come gets its part.
+            let coming = 1.0
+                + f64::from(u8::from(
+                    fix.as_ref().zip(feed.as_ref()).is_some_and(|(fix, feed)| fix.apply != feed.apply),
+                ));
+            let Some(fix) = fix.or(feed) else { return };
             let left = most - begin.elapsed().as_secs_f64();
             let mut tried = Tried {
                 apply: fix.apply.clone().unwrap_or_default(),
                 title: fix.title.clone(),
                 ..Tried::default()
             };
-            let lengths = length(start, evidence.steps.whole(), least(&report, &evidence), left);
-            let several = evidence.loaders.iter().filter(|used| used.steps > 0).count() > 1;
+            let least = least(&report, &evidence);
+            let lengths = length(start, evidence.steps.whole(), least, left, coming, before.is_some());
             let problem = match lengths {
-                // Some seconds may not come to the loop that this is about.
-                _ if several => {
-                    Err("the script has several loops; `wellfed doctor try` takes its time".to_owned())
-                }
-                Some(length) => self.compare(&mut tried, start, length, &evidence),
+                // Some seconds do not come to a loop that begins behind another one.
+                _ if !begins_first(run, &evidence) => Err(
+                    "it is about a loop that begins behind another one; `wellfed doctor try` takes its time"
+                        .to_owned(),
+                ),
+                Some(length) => self.compare(&mut tried, start, length, &evidence, &mut before),
                 None => {
-                    let needed = start + ENDING + least(&report, &evidence);
+                    let needed = start + ENDING + least;
                     Err(format!(
                         "a trial would take {needed:.0} s, {left:.0} s are left for it; `wellfed doctor try` takes that time"
                     ))
                 }
             };
             tried.problem = problem.err().unwrap_or_default();
-            let done = tried.refuted();
+            let failed = !tried.problem.is_empty();
             run.tried.push(tried);
-            if !done {
+            if failed {
                 return;
             }
         }
@@ -100,6 +118,7 @@ impl Prover<'_> {
         start: f64,
         length: Length,
         evidence: &Evidence,
+        before: &mut Option<f64>,
     ) -> Result<(), String> {
         let runs = if length.both { 2.0 } else { 1.0 };
         let whole = runs * (start + length.time + ENDING);
@@ -113,12 +132,14 @@ impl Prover<'_> {
         let mut trials =
             Trials::new(self.words, self.python, self.setting, None, Some(length.time)).map_err(error)?;
         trials.confine(deadline);
-        tried.after = trials.run("with the change", Some(&tried.apply)).map_err(error)?.time();
-        tried.before = if length.both {
-            trials.run("as it is", None).map_err(error)?.time()
-        } else {
-            evidence.steps.whole()
-        };
+        let loader = evidence.loader().ok_or("there is no loop")?;
+        let time =
+            |trial: Trial| trial.time_of(loader).ok_or("a trial shows too few steps of the loop".to_owned());
+        tried.after = time(trials.run("with the change", Some(&tried.apply)).map_err(error)?)?;
+        if length.both {
+            *before = Some(time(trials.run("as it is", None).map_err(error)?)?);
+        }
+        tried.before = before.unwrap_or_else(|| evidence.steps.whole());
         tried.seconds = begin.elapsed().as_secs_f64();
         Ok(())
     }
@@ -134,6 +155,19 @@ fn next<'a>(report: &'a Report, tried: &[Tried]) -> Option<&'a Fix> {
         .find(|fix| fix.apply.as_ref().is_some_and(|apply| tried.iter().all(|tried| tried.apply != *apply)))
 }
 
+/// wellfed's loader, where it takes the script's and loading costs something: what it spares no look shows, a trial does.
+fn feed(report: &Report, evidence: &Evidence, tried: &[Tried]) -> Option<Fix> {
+    let apply = Apply { feed: true, ..Apply::default() };
+    let fits = evidence.loader().is_some_and(|loader| loader.framework == "torch")
+        && evidence.fed.as_ref().is_some_and(|fed| fed.plan != "refused");
+    let costs = report.steps.efficiency > 0.0 && report.steps.efficiency < 1.0 - WORTH_FEEDING;
+    (fits && costs && tried.iter().all(|tried| !tried.apply.feed)).then(|| Fix {
+        title: FED.to_owned(),
+        apply: Some(apply),
+        ..Fix::default()
+    })
+}
+
 /// Seconds from the script's start to its first step.
 fn start(run: &RunDir, evidence: &Evidence) -> Option<f64> {
     let loader = evidence.loader()?.loader;
@@ -145,41 +179,83 @@ fn start(run: &RunDir, evidence: &Evidence) -> Option<f64> {
     first.min().map(|t| t.saturating_sub(run.run.t0) as f64 * 1e-9)
 }
 
+/// Whether no other loop begins before the one that a report is about.
+fn begins_first(run: &RunDir, evidence: &Evidence) -> bool {
+    let used = |id: u32| evidence.loaders.iter().any(|used| used.steps > 0 && used.loader.loader == id);
+    let records = run.processes.iter().flat_map(|process| &process.records);
+    let first = records
+        .filter_map(|record| match record {
+            Record::Iter(iter) if used(iter.loader) => Some((iter.t0, iter.loader)),
+            _ => None,
+        })
+        .min();
+    first.map(|(_, loader)| loader) == evidence.loader().map(|loader| loader.loader)
+}
+
 /// Seconds of steps that a trial needs to show anything.
 fn least(report: &Report, evidence: &Evidence) -> f64 {
     let ahead = evidence.loader().map_or(0.0, |loader| loader.num_workers.max(2) as f64 * 3.0);
-    let step = evidence.steps.whole();
+    // Other loops take their part of the time.
+    let step = evidence.steps.whole() / evidence.share().max(0.1);
     let epoch = evidence.steps.steps_per_epoch * step;
     // What is paid at the begin of an epoch shows where there are several.
     let epochs = if report.verdict.id == "worker-restart" { 3.2 * epoch } else { 0.0 };
     ((STEPS + ahead) * step).max(epochs).max(SECONDS.0)
 }
 
-/// How long runs may be that begin `start` seconds before their first step; nothing if there is no time for one of `least`.
-fn length(start: f64, step: f64, least: f64, left: f64) -> Option<Length> {
+/// How long runs may be that begin `start` seconds before their first step, where `trials` are to come and the script `as_it_is` may
+/// have been measured already; nothing if there is no time for one of `least`.
+fn length(start: f64, step: f64, least: f64, left: f64, trials: f64, as_it_is: bool) -> Option<Length> {
     let room = |runs: f64| left / runs - start - ENDING;
     let time = |room: f64| room.min(SECONDS.1.max(least)).max(least);
     let fits = |runs: f64| step > 0.0 && room(runs) >= least;
-    if fits(2.0) {
-        Some(Length { time: time(room(2.0)), both: true })
-    } else if fits(1.0) {
-        Some(Length { time: time(room(1.0)), both: false })
-    } else {
-        None
-    }
+    // Rather one trial that is compared with a run like it than two that are not.
+    let both = [trials + 1.0, 2.0].into_iter().find(|&runs| !as_it_is && fits(runs));
+    let alone = [trials, 1.0].into_iter().find(|&runs| fits(runs));
+    let of = |runs: f64, both: bool| Length { time: time(room(runs)), both };
+    both.map(|runs| of(runs, true)).or_else(|| alone.map(|runs| of(runs, false)))
 }
 
 #[cfg(test)]
 mod tests {
+    use wellfed_doctor::{evidence::LoaderUse, record};
+
     use super::*;
 
     #[test]
     fn trials_are_as_long_as_there_is_time_for() {
-        assert_eq!(length(1.0, 0.01, 0.5, 20.0), Some(Length { time: 6.0, both: true }));
-        let two = length(3.0, 0.01, 0.5, 10.0).unwrap();
+        let one = |start, step, least, left| length(start, step, least, left, 1.0, false);
+        assert_eq!(one(1.0, 0.01, 0.5, 20.0), Some(Length { time: 6.0, both: true }));
+        let two = one(3.0, 0.01, 0.5, 10.0).unwrap();
         assert!(two.both && (two.time - (5.0 - 3.0 - ENDING)).abs() < 1e-9);
-        assert!(!length(3.0, 0.05, 1.8, 6.0).unwrap().both);
-        assert_eq!(length(3.0, 1.0, 30.0, 20.0), None);
+        assert!(!one(3.0, 0.05, 1.8, 6.0).unwrap().both);
+        assert_eq!(one(3.0, 1.0, 30.0, 20.0), None);
+        // Two trials share the time, and the second one what the first was compared with.
+        let first = length(2.0, 0.01, 0.5, 20.0, 2.0, false).unwrap();
+        assert!(first.both && (first.time - (20.0 / 3.0 - 2.0 - ENDING)).abs() < 1e-9);
+        let second = length(2.0, 0.01, 0.5, 7.0, 1.0, true).unwrap();
+        assert!(!second.both && (second.time - (7.0 - 2.0 - ENDING)).abs() < 1e-9);
+        // Where there is no time for both, the first one has it.
+        assert!(length(3.0, 0.01, 0.5, 10.0, 2.0, false).unwrap().both);
+    }
+
+    #[test]
+    fn loading_is_tried_with_wellfed_where_it_costs_something() {
+        let mut report = Report::default();
+        report.steps.efficiency = 0.5;
+        let of = |plan: &str, framework: &str| {
+            let loader = record::Loader { framework: framework.to_owned(), ..record::Loader::default() };
+            let fed = Some(record::Fed { plan: plan.to_owned(), ..record::Fed::default() });
+            let loaders = vec![LoaderUse { loader, ..LoaderUse::default() }];
+            Evidence { fed, loaders, subject: Some(0), ..Evidence::default() }
+        };
+        let fix = feed(&report, &of("python", "torch"), &[]).unwrap();
+        assert!(feed(&report, &of("refused", "torch"), &[]).is_none());
+        assert!(feed(&report, &of("python", "tf.data"), &[]).is_none());
+        let tried = Tried { apply: fix.apply.unwrap(), ..Tried::default() };
+        assert!(feed(&report, &of("python", "torch"), &[tried]).is_none());
+        report.steps.efficiency = 0.99;
+        assert!(feed(&report, &of("python", "torch"), &[]).is_none());
     }
 
     #[test]

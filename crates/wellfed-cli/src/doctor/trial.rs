@@ -8,7 +8,7 @@ use std::{
 };
 
 use wellfed::Error;
-use wellfed_doctor::{evidence::Evidence, report::Apply, run_dir::RunDir};
+use wellfed_doctor::{evidence::Evidence, record::Loader, report::Apply, run_dir::RunDir};
 
 use super::{
     Setting,
@@ -50,6 +50,20 @@ impl Trial {
     /// Seconds a step, with its share of what beginnings of epochs cost.
     pub(crate) fn time(&self) -> f64 {
         self.evidence.steps.time() + self.evidence.steps.restart()
+    }
+
+    /// The same of the loop over a certain loader of a script with several, if it took enough steps.
+    pub(crate) fn time_of(&self, loader: &Loader) -> Option<f64> {
+        let used: Vec<usize> =
+            (0..self.evidence.loaders.len()).filter(|&i| self.evidence.loaders[i].steps > 0).collect();
+        let place = |loader: &Loader| loader.place.as_ref().map(|place| (place.file.clone(), place.line));
+        let same = |&&i: &&usize| place(&self.evidence.loaders[i].loader) == place(loader);
+        let subject = match used.as_slice() {
+            [only] => Some(*only),
+            several => several.iter().find(same).copied(),
+        }?;
+        let steps = Evidence::about(&self.run, Some(subject)).steps;
+        (steps.steps.len() >= ENOUGH).then(|| steps.time() + steps.restart())
     }
 
     /// Of that, waiting for data.

@@ -28,7 +28,7 @@ use crate::{
     proved::Tried,
     record::{self, Record},
     run_dir::{ProcessRecords, RunDir},
-    system::{Machine, Reads},
+    system::{Machine, Picture, Reads},
 };
 
 /// See the module.
@@ -68,6 +68,8 @@ pub struct Evidence {
     pub load: Load,
     /// Reads that were tried after the script ended.
     pub storage: Vec<Reads>,
+    /// Some of the image files that were read.
+    pub pictures: Vec<Picture>,
     /// The model, if the probes saw one.
     pub model: Option<record::Model>,
     /// The first batch.
@@ -115,6 +117,7 @@ impl Evidence {
             duration: seconds(run.run.t1.saturating_sub(run.run.t0)),
             machine: run.trace.machine.clone(),
             storage: run.trace.storage.clone(),
+            pictures: run.trace.pictures.clone(),
             edits: run.edits.clone(),
             tried: run.tried.clone(),
             ..Self::default()
@@ -197,6 +200,20 @@ impl Evidence {
         if self.script.time > 0.0 { (whole / self.script.time).min(1.0) } else { 1.0 }
     }
 
+    /// The same of all loops over the data set of this one: what is changed in its code changes all of them.
+    pub fn share_of_data(&self) -> f64 {
+        let Some(loader) = self.loader().filter(|loader| !loader.dataset.is_empty()) else {
+            return self.share();
+        };
+        let others = self
+            .loaders
+            .iter()
+            .enumerate()
+            .filter(|&(i, used)| Some(i) != self.subject && used.loader.dataset == loader.dataset);
+        let others: f64 = others.map(|(_, used)| used.own).sum();
+        if self.script.time > 0.0 { (self.share() + others / self.script.time).min(1.0) } else { 1.0 }
+    }
+
     /// Samples a step, mean.
     pub fn batch_size(&self) -> f64 {
         let seen = self.loading.samples_per_batch();
@@ -205,6 +222,13 @@ impl Evidence {
         }
         let told = self.loader().and_then(|loader| loader.batch_size).map(f64::from);
         told.or_else(|| self.batch.as_ref()?.shapes.iter().find_map(|shape| first_size(shape))).unwrap_or(1.0)
+    }
+
+    /// Pixels of an image file, a median, and of an image in a batch, where both are known.
+    pub fn pixels(&self) -> Option<(f64, f64)> {
+        let file = quantile(self.pictures.iter().map(|it| f64::from(it.height) * f64::from(it.width)), 0.5);
+        let used = self.batch.as_ref()?.shapes.iter().find_map(|shape| pixels(shape))?;
+        (file > 0.0).then_some((file, used))
     }
 
     /// CPU seconds a step that the script spends on other threads than the one of the loop.
@@ -241,6 +265,16 @@ pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
         count += 1;
     }
     if count == 0 { 0.0 } else { sum / f64::from(count) }
+}
+
+/// Pixels of an image of `uint8[32, 3, 224, 224]` or `float32[32, 224, 224, 3]`.
+fn pixels(shape: &str) -> Option<f64> {
+    let (_, sizes) = shape.split_once('[')?;
+    let sizes: Vec<f64> =
+        sizes.trim_end_matches(']').split(',').filter_map(|size| size.trim().parse().ok()).collect();
+    let [_, a, b, c] = sizes.as_slice() else { return None };
+    // Channels are few.
+    if *a <= 4.0 { Some(b * c) } else { (*c <= 4.0).then_some(a * b) }
 }
 
 /// 32 of `uint8[32, 3, 224, 224]`.
@@ -298,6 +332,13 @@ fn device_busy(main: &ProcessRecords, loader: u32, evidence: &Evidence) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pixels_of_images_in_either_layout() {
+        assert_eq!(pixels("uint8[32, 3, 64, 48]"), Some(3072.0));
+        assert_eq!(pixels("float32[32, 64, 48, 3]"), Some(3072.0));
+        assert!(pixels("float32[32, 1024]").is_none() && pixels("float32[8, 16, 64, 48]").is_none());
+    }
 
     #[test]
     fn the_first_size_of_a_shape() {

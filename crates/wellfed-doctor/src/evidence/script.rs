@@ -73,8 +73,17 @@ pub struct Script {
 
 /// Whether a frame writes a checkpoint: of a library that does, or an expression that says so.
 pub fn saves(frame: &Frame) -> bool {
-    const WORDS: [&str; 6] =
-        ["torch.save(", "save_file(", "save_checkpoint(", "save_state(", "save_pretrained(", "save_weights("];
+    const WORDS: [&str; 9] = [
+        "torch.save(",
+        "save_file(",
+        "save_checkpoint(",
+        "save_state(",
+        "save_pretrained(",
+        "save_weights(",
+        "pickle.dump(",
+        "checkpoint",
+        "ckpt",
+    ];
     let file = frame.file.replace('\\', "/");
     let writes = frame.func.rsplit('.').next().is_some_and(|name| name.contains("save"));
     let library = file.ends_with("/torch/serialization.py") || file.contains("/safetensors/");

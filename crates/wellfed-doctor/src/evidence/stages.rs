@@ -1,6 +1,6 @@
 //! Where time goes: stacks seen in the steady state, sorted into stages and scaled to what a batch and a step took.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Loading, Loop};
 use crate::{
@@ -91,8 +91,8 @@ pub struct Stages {
 /// Work of a kind that may be done once instead of for each sample, with all that it calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `open`: an HDF5 file is opened;
-    /// `chunk`: HDF5 is read.
+    /// `load`: a file is read into memory; `connect`: a data base is connected to; `query`: it is asked; `open`: an archive, a file of
+    /// HDF5 or a mapped one is opened; `search`: a member of an archive is looked up; `list`: a folder is listed; `chunk`: HDF5 is read.
     pub kind: &'static str,
     /// CPU seconds a batch.
     pub cpu: f64,
@@ -159,10 +159,34 @@ type Lines = HashMap<(String, u32), (Frame, u64)>;
 type Waiting = BTreeMap<String, Lines>;
 
 /// How such work is known: by words of the script's expression, or a part of the path of a library that it calls.
-const WORKS: [(&str, &[&str], &[&str]); 5] = [
+const WORKS: [(&str, &[&str], &[&str]); 7] = [
     ("connect", &["connect("], &[]),
-    ("open", &["h5py.File("], &["/h5py/_hl/files.py"]),
+    (
+        "open",
+        &[
+            "h5py.File(",
+            "tarfile.open(",
+            "TarFile(",
+            "ZipFile(",
+            "lmdb.open(",
+            "memory_map(",
+            "np.memmap(",
+            "numpy.memmap(",
+            "mmap.mmap(",
+            "mmap_mode=",
+            "ParquetFile(",
+            "netCDF4.Dataset(",
+            "open_dataset(",
+            "rasterio.open(",
+            "zarr.open",
+            "VideoReader(",
+            "VideoCapture(",
+        ],
+        &["/h5py/_hl/files.py"],
+    ),
     ("query", &[".execute(", ".cursor(", ".close("], &[]),
+    ("search", &["extractfile(", ".getmember(", ".getmembers(", ".getnames("], &[]),
+    ("list", &["listdir(", "scandir(", "iterdir(", "glob(", "os.walk("], &["/glob.py"]),
     (
         "load",
         &[
@@ -201,11 +225,14 @@ impl Works {
         self.wall += wall;
         self.cpu += cpu;
         let Some(user) = list.iter().position(|frame| !stage::library(frame)) else { return };
+        let call = headline(&list[user].call);
+        let mapped = call.contains("mmap_mode=");
         for ((kind, words, files), of) in WORKS.iter().zip(&mut self.of) {
-            // What is read in the same line is not opening.
+            // What is read in the same line is not opening, and what is mapped is not read.
             let reads = *kind == "open" && list[..user].iter().any(|frame| frame.file.contains("/h5py/"));
-            let named = !reads && words.iter().any(|word| list[user].call.contains(word));
-            if named || list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part))) {
+            let named = !reads && words.iter().any(|word| call.contains(word));
+            let within = list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part)));
+            if (named || within) && !(mapped && *kind == "load") {
                 (of.wall, of.cpu) = (of.wall + wall, of.cpu + cpu);
                 let key = (list[user].file.clone(), list[user].line);
                 of.lines.entry(key).or_insert_with(|| (list[user].clone(), 0)).1 += wall;
@@ -238,6 +265,7 @@ impl Stages {
         let mut waiting = Waiting::new();
         let mut works = Works::default();
         let mut holding = Lines::new();
+        let loops = loop_functions(main, steps.window);
         for process in &run.processes {
             let is_main = process.pid == main.pid;
             if !is_main && !loading.pids.contains(&process.pid) {
@@ -320,7 +348,8 @@ impl Stages {
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
                                 stages.looping_looks += u64::from(stack.n);
-                                looped.entry(name).or_default().add(&list, culprit, stack.wall, stack.cpu);
+                                let sum = looped.entry(name).or_default();
+                                sum.add_in(&list, culprit, Some((name, &loops)), stack.wall, stack.cpu);
                             }
                         }
                     }
@@ -426,6 +455,19 @@ impl Sum {
     }
 
     fn add(&mut self, list: &[&Frame], decided: usize, wall: u64, cpu: u64) {
+        self.add_in(list, decided, None, wall, cpu);
+    }
+
+    /// The same for a stage of the loop, whose functions are known: nobody of the script's called what happens in their own lines, or in a
+    /// callback, and a wait for the device belongs to the line that asked for a value, not to what it is wrapped in.
+    fn add_in(
+        &mut self,
+        list: &[&Frame],
+        decided: usize,
+        looped: Option<(&str, &Functions)>,
+        wall: u64,
+        cpu: u64,
+    ) {
         self.wall += wall;
         self.cpu += cpu;
         // In users' code the function that does the work is named, not the one whose words told the stage.
@@ -434,11 +476,22 @@ impl Sum {
             Some(_) => list.iter().position(|frame| !stage::library(frame)).unwrap_or(decided).min(decided),
             None => return,
         };
-        let call = list[at..]
-            .iter()
-            .skip(1)
-            .find(|frame| !stage::library(frame))
-            .map(|&frame| Frame { call: headline(&frame.call), ..frame.clone() });
+        let own = looped.and_then(|(_, functions)| {
+            list.iter().position(|frame| functions.contains(&(frame.file.clone(), frame.func.clone())))
+        });
+        let called = match (own, looped) {
+            (Some(own), _) if own <= at => None,
+            // A callback, which a library calls that runs the loop.
+            (_, Some(_))
+                if !stage::library(list[at])
+                    && list.get(at + 1).is_some_and(|&next| stage::library(next)) =>
+            {
+                None
+            }
+            (Some(own), Some(("sync", _))) => Some(own),
+            _ => (at + 1..list.len()).find(|&i| !stage::library(list[i])),
+        };
+        let call = called.map(|i| Frame { call: headline(&list[i].call), ..list[i].clone() });
         let key = (list[at].file.clone(), list[at].func.clone());
         let function = self.culprits.entry(key).or_default();
         function.wall += wall;
@@ -448,6 +501,33 @@ impl Sum {
         let place = (list[at].line, list[at].span);
         function.expressions.entry(place).or_insert_with(|| (list[at].clone(), 0)).1 += wall;
     }
+}
+
+/// Functions by file and name.
+type Functions = HashSet<(String, String)>;
+
+/// The script's functions that ask loaders for batches: where their loops are.
+fn loop_functions(main: &ProcessRecords, window: (u64, u64)) -> Functions {
+    let frames: HashMap<u32, &Frame> = main
+        .records
+        .iter()
+        .filter_map(|record| if let Record::Frames(new) = record { Some(&new.rows) } else { None })
+        .flatten()
+        .map(|frame| (frame.id, frame))
+        .collect();
+    let stacks = main.records.iter().filter_map(|record| match record {
+        Record::Stacks(stacks) if in_window(stacks, window) && stacks.thread == "MainThread" => {
+            Some(&stacks.rows)
+        }
+        _ => None,
+    });
+    let asking = stacks.flatten().filter_map(|stack| {
+        let list: Vec<&Frame> = stack.frames.iter().filter_map(|id| frames.get(id).copied()).collect();
+        let next = list.iter().rposition(|frame| is_next(frame))?;
+        let user = list[next + 1..].iter().find(|frame| !stage::library(frame))?;
+        Some((user.file.clone(), user.func.clone()))
+    });
+    asking.collect()
 }
 
 fn in_window(stacks: &Stacks, window: (u64, u64)) -> bool {

@@ -6,6 +6,12 @@
 
 mod play;
 
+/// How often a step's time is computed anew from the cores that workers have left.
+const SETTLES: usize = 8;
+
+/// How many times as much threads wait at most as they did.
+const MOST_CROWDED: f64 = 2.0;
+
 /// What a piece of work needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
@@ -24,6 +30,16 @@ impl Cost {
     pub fn alone(&self) -> f64 {
         self.blocked + self.cpu / self.parallel.max(1.0)
     }
+}
+
+/// Waiting of threads that share out a step's work: for the one of them that has no core, because a worker has it. It is as much as
+/// workers compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stall {
+    /// Share of the step.
+    pub share: f64,
+    /// Cores that workers used meanwhile.
+    pub crowd: f64,
 }
 
 /// A training loop and its loader.
@@ -49,6 +65,8 @@ pub struct Pipeline {
     pub receive: f64,
     /// Costs of steps, as measured.
     pub step: Vec<Cost>,
+    /// What of a step its threads wait for each other, where workers have the cores.
+    pub stall: Option<Stall>,
     /// Seconds that the end of an epoch and the beginning of the next add.
     pub restart: f64,
     /// Steps an epoch; 0 if epochs do not matter.
@@ -64,7 +82,27 @@ impl Pipeline {
     /// The same, beginning elsewhere among the measured costs.
     pub fn time_of(&self, seed: u64) -> f64 {
         let restart = if self.steps_per_epoch >= 1.0 { self.restart / self.steps_per_epoch } else { 0.0 };
-        play::play(self, seed) + restart
+        self.settled(seed) + restart
+    }
+
+    /// Seconds a step. Where threads of the step wait for workers, how much they do depends on how long a step takes.
+    fn settled(&self, seed: u64) -> f64 {
+        let mut time = play::play(self, seed);
+        let Some(stall) = self.stall else { return time };
+        for _ in 0..SETTLES {
+            let crowd = self.crowd(time) / stall.crowd.max(1e-9);
+            let left = 1.0 - stall.share + stall.share * crowd.min(MOST_CROWDED);
+            let changed =
+                self.with_step(|cost| Cost { blocked: left * cost.blocked, cpu: left * cost.cpu, ..*cost });
+            time = 0.5 * (time + play::play(&changed, seed));
+        }
+        time
+    }
+
+    /// Cores that making batches uses where a step takes so many seconds.
+    pub fn crowd(&self, time: f64) -> f64 {
+        let make = self.make.iter().map(|cost| cost.cpu).sum::<f64>() / self.make.len().max(1) as f64;
+        make / time.max(1e-12)
     }
 
     /// The same pipeline whose data is always there.
@@ -170,6 +208,19 @@ mod tests {
         slow.make[7] = blocked(0.4);
         let without = Pipeline { make: vec![blocked(0.01)], ..slow.clone() };
         assert!(slow.time() > 1.3 * without.time());
+    }
+
+    #[test]
+    fn threads_that_workers_hold_up_wait_less_where_workers_do_less() {
+        // Half of a step of 20 ms is waiting for the core of a worker.
+        let mut p = pipeline(1, cpu(0.015), blocked(0.02));
+        let plain = p.time();
+        p.stall = Some(Stall { share: 0.5, crowd: p.crowd(plain) });
+        assert!(close(p.time(), plain), "as it was measured: {} {plain}", p.time());
+        let less = |left: f64| p.with_make(|cost| Cost { cpu: left * cost.cpu, ..*cost }).time();
+        assert!(close(less(0.0), 0.01), "nobody is in the way: {}", less(0.0));
+        let half = less(0.5);
+        assert!(half < 0.95 * plain && half > less(0.25) && less(0.25) > less(0.0), "{half} {}", less(0.25));
     }
 
     #[test]

@@ -251,6 +251,16 @@ pub struct Reads {
     pub seconds: f64,
 }
 
+/// An image file that the script read, by its head.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Picture {
+    /// Height in pixels.
+    pub height: u32,
+    /// Width in pixels.
+    pub width: u32,
+}
+
 /// The machine and all looks at it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -261,6 +271,8 @@ pub struct Trace {
     pub ticks: Vec<Tick>,
     /// Reads that were tried after the script ended.
     pub storage: Vec<Reads>,
+    /// Some of the image files that were read.
+    pub pictures: Vec<Picture>,
     /// CPU time that looking took, nanoseconds.
     pub monitor_cpu: u64,
     /// What this system does not tell, a sentence each.

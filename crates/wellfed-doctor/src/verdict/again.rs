@@ -24,7 +24,10 @@ const INDEXED: f64 = 0.03;
 const SELDOM: f64 = 0.01;
 
 /// What is left of connecting and asking, once the connection is there.
-const ASKED: f64 = 0.2;
+const ASKED: f64 = 0.1;
+
+/// Share of reading from HDF5 that looks up what a file that is kept open has in memory.
+const LOOKED_UP: f64 = 0.3;
 
 /// Bytes read for each byte of a sample, from which on most of a chunk is read in vain.
 const WASTED: f64 = 2.0;
@@ -33,7 +36,7 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
         return Vec::new();
     }
-    [load(case), load_each(case), connect(case), open(case), chunk(case), twice(case)]
+    [load(case), load_each(case), connect(case), open(case), list(case), chunk(case), twice(case)]
         .into_iter()
         .flatten()
         .collect()
@@ -43,7 +46,9 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
 pub(super) fn explain_python(case: &Case) -> bool {
     let python = case.e.stages.cpu("python");
     let known =
-        case.e.stages.works.iter().filter(|work| ["load", "connect", "query", "open"].contains(&work.kind));
+        case.e.stages.works.iter().filter(|work| {
+            ["load", "connect", "query", "open", "search", "list", "chunk"].contains(&work.kind)
+        });
     let known: f64 = known.map(|work| work.cpu).sum();
     !find(case).is_empty() && (known >= MOSTLY * python || twice(case).is_some())
 }
@@ -118,7 +123,7 @@ fn load(case: &Case) -> Option<Finding> {
     );
     let changed = with_left(case, work, INDEXED);
     let finding =
-        case.finding(Kind::Setting, "read-again", "storage", Said { title, facts, fix }, &changed, 0.15);
+        case.finding(Kind::Work, "read-again", "storage", Said { title, facts, fix }, &changed, 0.15);
     // Where only parts of it are used, which its lines show, they can stay where they are.
     let mapped = case.e.edits.iter().find(|edit| edit.kind == "map" && edit.is_at(&work.at));
     Some(match mapped {
@@ -157,7 +162,11 @@ fn load_each(case: &Case) -> Option<Finding> {
             (work.cpu + work.blocked) / case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12)
         )
     );
-    let changed = with_left(case, work, INDEXED);
+    // Where there are no files, there is no folder to list, either.
+    let listed = case.e.stages.works.iter().find(|work| work.kind == "list");
+    let (cpu, blocked) = listed.map_or((0.0, 0.0), |work| (work.cpu, work.blocked));
+    let both = Work { cpu: work.cpu + cpu, blocked: work.blocked + blocked, ..work.clone() };
+    let changed = with_left(case, &both, INDEXED);
     Some(case.finding(Kind::Work, "small-files", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
@@ -181,15 +190,9 @@ fn connect(case: &Case) -> Option<Finding> {
     }
     let mut facts = loading::waiting(case);
     facts.push(takes(case, &work, "connects for each sample, with the statements that follow"));
-    let call = work.at.call.split_once(" = ").map_or(work.at.call.as_str(), |(_, call)| call);
     let fix = Fix {
         title: KEPT.to_owned(),
-        // The line may be one that calls what connects, or at whose end the connection is given up.
-        change: if call.contains("connect(") && !call.starts_with("with ") {
-            format!("# once in each process: if self.connection is None: self.connection = {call}")
-        } else {
-            "# connect once in each process, keep the connection, and use it here".to_owned()
-        },
+        change: kept(&work.at.call, "connect(", "connection"),
         place: Some(code::place_of(&work.at)),
         why: KEPT_WHY.to_owned(),
         apply: None,
@@ -201,33 +204,101 @@ fn connect(case: &Case) -> Option<Finding> {
     );
     let changed = with_left(case, &work, ASKED);
     let said = Said { title, facts, fix };
-    let finding = case.finding(Kind::Setting, "connect-again", "cpu", said, &changed, 0.25);
+    let finding = case.finding(Kind::Work, "connect-again", "cpu", said, &changed, 0.15);
     Some(match case.e.edits.iter().find(|edit| edit.kind == "connect" && edit.is_at(&work.at)) {
         Some(edit) => finding.edited(edit, KEPT.to_owned(), KEPT_WHY),
         None => finding,
     })
 }
 
-/// An HDF5 file that is opened for each sample. Whether it is one file, or one for each sample, only the script's lines tell.
+/// The comment that says how to keep what a line opens, by its call where the line is no more than that.
+fn kept(line: &str, opener: &str, name: &str) -> String {
+    let call = line.split_once(" = ").map_or(line, |(_, call)| call);
+    let call = call.strip_prefix("return ").unwrap_or(call);
+    // The line may be one that calls what opens, or at whose end it is given up.
+    if call.contains(opener) && !call.starts_with("with ") {
+        format!("# once in each process: if self.{name} is None: self.{name} = {call}")
+    } else {
+        "# open it once in each process, keep it, and use it here".to_owned()
+    }
+}
+
+/// What keeps an open file, in words.
+const KEPT_OPEN: &str = "Keep the file open, in each worker its own";
+
+/// Why that helps.
+const KEPT_OPEN_WHY: &str = "Opening reads the file's tables before the first value is there. Opened on first use, it is not shared by workers.";
+
+/// A file of many samples that is opened for each of them: an archive, HDF5, a mapped array. What is looked up in an archive right after
+/// reads its list of members, which one that is kept open knows. Whether it is one file, or one for each sample, the script's lines or
+/// its opens tell.
 fn open(case: &Case) -> Option<Finding> {
-    let work = work(case, "open")?;
-    let edit = case.e.edits.iter().find(|edit| edit.kind == "open" && edit.is_at(&work.at))?;
-    let mut facts = loading::waiting(case);
-    facts.push(takes(case, work, "opens an HDF5 file for each sample"));
+    let of = |kind: &str| case.e.stages.works.iter().find(|work| work.kind == kind);
+    let opened = of("open")?;
+    let edits = || case.e.edits.iter().filter(|edit| edit.is_at(&opened.at));
+    let edit = edits().find(|edit| edit.kind == "open");
+    let samples = case.e.loading.samples_per_batch().max(1.0);
+    let again = case.e.loading.most_opened().is_some_and(|(.., share)| {
+        share >= SAME && share * case.e.loading.mean(|batch| batch.opens) >= EACH * samples
+    });
+    if edit.is_none() && !again && !edits().any(|edit| edit.kind == "same") {
+        return None;
+    }
+    let mut work = opened.clone();
+    for (kind, share) in [("search", 1.0), ("chunk", LOOKED_UP)] {
+        let (cpu, blocked) = of(kind).map_or((0.0, 0.0), |work| (work.cpu, work.blocked));
+        work = Work { cpu: work.cpu + share * cpu, blocked: work.blocked + share * blocked, ..work };
+    }
     let whole = case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12);
+    let time = work.cpu + work.blocked;
+    // One that each worker opens once is hardly ever seen.
+    if (!again && opened.cpu + opened.blocked < SELDOM * whole) || time < LEAST * whole {
+        return None;
+    }
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, &work, "opens a file for each sample"));
     let title = format!(
-        "An HDF5 file is opened for each sample ({}): {} of making a batch",
+        "A file of many samples is opened for each of them ({}): {} of making a batch",
         code::where_is(&work.at),
-        percent((work.cpu + work.blocked) / whole)
+        percent((time / whole).min(1.0))
+    );
+    let fix = Fix {
+        title: KEPT_OPEN.to_owned(),
+        change: kept(&work.at.call, "(", "file"),
+        place: Some(code::place_of(&work.at)),
+        why: KEPT_OPEN_WHY.to_owned(),
+        apply: None,
+    };
+    let changed = with_left(case, &work, INDEXED);
+    let said = Said { title, facts, fix };
+    let finding = case.finding(Kind::Work, "connect-again", "cpu", said, &changed, 0.15);
+    Some(match edit {
+        Some(edit) => finding.edited(edit, KEPT_OPEN.to_owned(), KEPT_OPEN_WHY),
+        None => finding,
+    })
+}
+
+/// A folder that is listed for each sample.
+fn list(case: &Case) -> Option<Finding> {
+    let work = work(case, "list")?;
+    let mut facts = loading::waiting(case);
+    facts.push(takes(case, work, "lists a folder for each sample"));
+    let fix = Fix {
+        title: "List the folder once".to_owned(),
+        change: format!("# once, in __init__, and indexed here: {}", work.at.call),
+        place: Some(code::place_of(&work.at)),
+        why: "Names of all files are read, and sorted, to open one of them.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "A folder is listed for each sample ({}): {} of making a batch",
+        code::where_is(&work.at),
+        percent(
+            (work.cpu + work.blocked) / case.e.loading.mean(|batch| batch.cpu + batch.blocked()).max(1e-12)
+        )
     );
     let changed = with_left(case, work, INDEXED);
-    let said = Said { title, facts, fix: Fix::default() };
-    let finding = case.finding(Kind::Setting, "connect-again", "cpu", said, &changed, 0.2);
-    Some(finding.edited(
-        edit,
-        "Keep the file open, in each worker its own".to_owned(),
-        "Opening reads the file's tables before the first value is there. Opened on first use, it is not shared by workers.",
-    ))
+    Some(case.finding(Kind::Work, "list-again", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
 /// Chunks of HDF5 of which a sample uses a small part.
@@ -268,7 +339,7 @@ fn chunk(case: &Case) -> Option<Finding> {
         code::where_is(&work.at)
     );
     let changed = with_left(case, work, 1.0 / times);
-    Some(case.finding(Kind::Setting, "whole-chunks", "storage", Said { title, facts, fix }, &changed, 0.2))
+    Some(case.finding(Kind::Work, "whole-chunks", "storage", Said { title, facts, fix }, &changed, 0.2))
 }
 
 /// Data that every worker reads as a whole, to keep its part.

@@ -47,7 +47,8 @@ fn share(used: &Use, huge: f64, unavoidable: f64) -> f64 {
     (time.min(kernel) * theirs / used.cpu).min(1.0)
 }
 
-pub(super) fn find(case: &Case) -> Option<Finding> {
+/// Shares of the processor time of training and of making batches that go into faults.
+fn shares(case: &Case) -> (f64, f64) {
     let load = &case.e.load;
     let step = case.e.steps.whole().max(1e-12);
     let in_workers = case.e.loading.in_workers;
@@ -58,6 +59,18 @@ pub(super) fn find(case: &Case) -> Option<Finding> {
     let of = |used: &Use, unavoidable: f64| share(used, huge(used), unavoidable);
     let training = of(&load.training, if in_workers { shared } else { 0.0 });
     let making = if in_workers { of(&load.making, shared) } else { training };
+    (training, making)
+}
+
+/// Share of the processor time of making batches that goes into faults.
+pub(super) fn of_making(case: &Case) -> f64 {
+    shares(case).1
+}
+
+pub(super) fn find(case: &Case) -> Option<Finding> {
+    let (load, in_workers) = (&case.e.load, case.e.loading.in_workers);
+    let step = case.e.steps.whole().max(1e-12);
+    let (training, making) = shares(case);
     if training.max(making) < TOLD {
         return None;
     }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Case, Finding, Kind, Said, code, fact, loading, ms, percent, pipeline};
+use super::{
+    Case, Finding, Kind, Said, code, fact, loading, ms, percent,
+    pipeline::{self, MOST_SPUN, QUEUED, SHARED_OUT},
+};
 use crate::{
     evidence::{Evidence, Load, mean, quantile},
     model::{Cost, Pipeline},
@@ -11,6 +14,9 @@ use crate::{
 
 /// The name of too many threads.
 pub(super) const THREADS: &str = "cpu-oversubscription";
+
+/// The name of processes of others.
+pub(super) const NEIGHBOUR: &str = "noisy-neighbour";
 
 /// What of this is the script's own.
 pub(super) fn find(case: &Case) -> Vec<Finding> {
@@ -106,18 +112,8 @@ pub(super) fn neighbour(case: &Case) -> Option<Finding> {
         (false, true) => format!("Other processes, {named}, take"),
     };
     let title = format!("{who} {:.1} of {:.0} cores", load.foreign, case.p.cores);
-    Some(case.finding(
-        Kind::Setting,
-        "noisy-neighbour",
-        "contention",
-        Said { title, facts, fix },
-        &changed,
-        unsure,
-    ))
+    Some(case.finding(Kind::Setting, NEIGHBOUR, "contention", Said { title, facts, fix }, &changed, unsure))
 }
-
-/// Cores that work keeps busy at once from which on it is shared out among threads.
-const SHARED_OUT: f64 = 1.25;
 
 /// How unsure it is what spinning costs, as a standard deviation of a logarithm.
 const SPINNING: f64 = 0.45;
@@ -173,7 +169,7 @@ fn threads(case: &Case) -> Option<Finding> {
         case.p.workers, case.p.cores
     );
     let finding =
-        case.finding(Kind::Setting, THREADS, "contention", Said { title, facts, fix }, &changed, SPINNING);
+        case.finding(Kind::Spinning, THREADS, "contention", Said { title, facts, fix }, &changed, SPINNING);
     // What the script asks for itself, a variable does not change.
     let own = case.e.edits.iter().find(|edit| edit.kind == "threads");
     Some(match own {
@@ -192,22 +188,14 @@ const SLICE: f64 = 0.003;
 /// Pieces of work of a module that are shared out among threads: in its forward and its backward pass, and for its parameters.
 const PIECES: f64 = 3.0;
 
-/// How many times as long a step may take for threads that wait for each other: more is not promised. Measured 16 with two threads of
-/// torch beside one process that computes, on two cores.
-const MOST_SPUN: f64 = 8.0;
-
 /// How unsure its gain is, as a standard deviation of a logarithm: how much it is, rather than whether there is one.
 const OF_THE_STEP: f64 = 0.2;
-
-/// Share of the processor time of the training process that its threads were runnable without a core, from which on they are too many.
-const QUEUED: f64 = 0.15;
 
 /// The training process shares each step's work out among more threads than there are cores left: at each piece of it the others wait,
 /// spinning, for the one that has no core.
 fn threads_of_the_step(case: &Case) -> Option<Finding> {
     let (load, e) = (&case.e.load, case.e);
     let parallel = mean(case.p.step.iter().map(|cost| cost.parallel));
-    let step = mean(case.p.step.iter().map(Cost::alone));
     let others = load.foreign + if e.loading.in_workers { load.making.cpu } else { 0.0 };
     let of_torch = e.loader().is_some_and(|loader| loader.framework != "tf.data");
     // Where there are cores for all of its threads, fewer of them gain nothing.
@@ -215,20 +203,28 @@ fn threads_of_the_step(case: &Case) -> Option<Finding> {
         || parallel < SHARED_OUT
         || others < 0.3
         || load.training.queued < QUEUED * load.training.cpu
-        || pipeline::busy_share(e) < 0.9
+        || pipeline::busy_share(e) < 0.85
     {
         return None;
     }
-    let queued = load.training.queued / (load.training.cpu + load.training.queued);
-    let pieces = e.model.as_ref().map_or(0.0, |model| PIECES * f64::from(model.module_calls));
-    let spared = (pieces * SLICE).max(queued * step).min(step * (1.0 - 1.0 / MOST_SPUN));
-    let left = 1.0 - spared / step.max(1e-12);
-    let changed = case.p.with_step(|cost| Cost {
+    let left = if load.foreign >= 0.5 * others {
+        // Of a neighbour that computes all the time, threads wait at each piece of work.
+        let step = mean(case.p.step.iter().map(Cost::alone));
+        let queued = load.training.queued / (load.training.cpu + load.training.queued);
+        let pieces = e.model.as_ref().map_or(0.0, |model| PIECES * f64::from(model.module_calls));
+        let spared = (pieces * SLICE).max(queued * step).min(step * (1.0 - 1.0 / MOST_SPUN));
+        1.0 - spared / step.max(1e-12)
+    } else {
+        // Without waiting, one thread does what several did as fast as the cores let them.
+        (1.0 - case.p.stall.map_or(0.0, |stall| stall.share)) * parallel.min(case.p.scaling)
+    };
+    let serial = case.p.with_step(|cost| Cost {
         cpu: left * cost.cpu / cost.parallel.max(1.0),
         blocked: left * cost.blocked,
         parallel: 1.0,
         ..*cost
     });
+    let changed = Pipeline { stall: None, ..serial };
     // Rounded down: as many as there are cores is what the step has already.
     let threads = (case.p.cores - others).floor().max(1.0);
     let facts = vec![

@@ -1,6 +1,9 @@
 //! Work that takes long: decoding, augmenting, decompressing, collating, Python for each sample. Each is named with the function that costs it.
 
-use super::{Case, Finding, Kind, Said, again, code, fact, loading, ms, percent, pipeline};
+use super::{
+    Case, Finding, Kind, Said, again, allocation, code, fact, garbage, loading, ms, percent, pipeline,
+    storage,
+};
 use crate::{
     evidence::{self, StageTime, mean},
     model::Cost,
@@ -40,9 +43,6 @@ const MUCH: [&str; 8] = [
     "Perspective",
 ];
 
-/// Stages that the engine makes none of in Python.
-const MADE: [&str; 4] = ["decode", "augment", "python", "collate"];
-
 /// What is left of decoding and resizing where a data set of one's own opens photographs by Pillow in wellfed's workers:
 /// somewhat less than a third (`benches/scripts`, `python_step`), and all of it where Python asks for every pixel.
 const LAZY: f64 = 0.3;
@@ -54,9 +54,80 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
     if case.e.loading.batches.is_empty() {
         return Vec::new();
     }
-    let explained = again::explain_python(case);
+    let explained = again::explain_python(case) || of_memory(case);
     let stages = case.e.stages.loading.iter().filter(|stage| !(explained && stage.name == "python"));
-    stages.filter_map(|stage| of_stage(case, stage)).collect()
+    stages.filter_map(|stage| of_stage(case, stage)).chain(larger_images(case)).collect()
+}
+
+/// Share of the time in Python from which on what it does with memory is more to the point than that it is Python.
+const MOSTLY: f64 = 0.4;
+
+/// Whether most of what Python does for samples is looking for garbage and asking for memory, which are causes of their own.
+fn of_memory(case: &Case) -> bool {
+    let whole = case.e.loading.mean(|batch| batch.cpu);
+    (garbage::of_making(case) + allocation::of_making(case)) * whole >= MOSTLY * case.e.stages.cpu("python")
+}
+
+/// Pixels of an image file for each one of a batch, from which on its decoding is for pixels that nobody sees.
+const LARGER: f64 = 1.5;
+
+/// What is left of an image's decoding besides what its pixels take.
+const OPENED: f64 = 0.05;
+
+/// Files of images that are larger than batches have them.
+fn larger_images(case: &Case) -> Option<Finding> {
+    let decode = case.e.stages.get("decode")?;
+    let (file, used) = case.e.pixels()?;
+    if file < LARGER * used {
+        return None;
+    }
+    let left = used / file + OPENED;
+    // What makes them smaller has nothing left to do.
+    let resizes = |name: &str| ["resize", "thumbnail"].iter().any(|word| name.to_lowercase().contains(word));
+    let resized = case.e.stages.get("augment").map_or(0.0, |stage| {
+        let of = stage.culprits.iter().filter(|culprit| resizes(&culprit.frame.func));
+        stage.cpu * (of.map(|culprit| culprit.time).sum::<f64>() / stage.time().max(1e-12)).min(1.0)
+    });
+    let total = case.e.loading.mean(|batch| batch.cpu).max(1e-12);
+    let gone = (1.0 - left) * ((decode.cpu + resized) / total).min(1.0);
+    // Smaller images are fewer bytes, too.
+    let waits = if storage::by_bytes(case) { left } else { 1.0 };
+    let mut changed = case.p.with_make(|cost| Cost {
+        cpu: cost.cpu * (1.0 - gone),
+        blocked: cost.blocked * waits,
+        ..*cost
+    });
+    changed.receive = pipeline::receive_on_idle_cores(case.e, &case.p);
+    let side = |pixels: f64| pixels.sqrt();
+    let mut facts = loading::waiting(case);
+    facts.push(fact(
+        format!(
+            "A file has {:.2} megapixels, an image of a batch {:.2}: {:.1} times as many are decoded as used.",
+            file / 1e6,
+            used / 1e6,
+            file / used
+        ),
+        file / used,
+        "pixels/pixel",
+        "files",
+    ));
+    facts.extend(functions(decode));
+    let culprit = decode.culprits.first();
+    let fix = Fix {
+        title: format!("Store images at about {:.0} x {:.0} pixels, once", side(used), side(used)),
+        change: "# read images that were made smaller once: of the size that is used, or somewhat larger for random crops".to_owned(),
+        place: culprit.map(|culprit| code::place_of(culprit.call.as_ref().unwrap_or(&culprit.frame))),
+        why: "Decoding takes time by pixels; those that a resize leaves out need not be decoded in each epoch.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "Images are decoded at {:.1} times the pixels that batches have: decoding takes {} of making one",
+        file / used,
+        percent((decode.cpu / total).min(1.0))
+    );
+    let gain = case.gain_of_idle_cores(&changed, 0.15);
+    let said = Said { title, facts, fix };
+    Some(said.into_finding(Kind::Work, "decode", "cpu", gain, case.cap(&changed)))
 }
 
 struct Remedy {
@@ -111,7 +182,7 @@ fn of_stage(case: &Case, stage: &StageTime) -> Option<Finding> {
         let first = mean(case.p.make.iter().map(|cost| cost.cpu)) * remedy.left / case.p.cores.max(1.0);
         changed.receive = changed.receive.min(NATIVE_RECEIVE);
         changed.restart = changed.restart.min(NATIVE_START + first);
-    } else if stage.name == "collate" {
+    } else if stage.name == "collate" && loading::torch_collates(case) {
         // Fewer tensors are also fewer to hand over: each is a descriptor of its own.
         let tensors = case.e.batch.as_ref().map_or(1.0, |batch| f64::from(batch.tensors.max(1)));
         changed.receive = changed.receive.min(loading::HAND_OVER + changed.receive / tensors);
@@ -227,8 +298,8 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
     let lazy = images.then(|| lazy_left(stage).or(hybrid.then_some(LAZY))).flatten();
     let decoding = case.e.stages.cpu("decode");
     // The engine takes over all of it; the largest part gives the name.
-    let largest = MADE.into_iter().max_by(|a, b| case.e.stages.cpu(a).total_cmp(&case.e.stages.cpu(b)));
-    if known && MADE.contains(&stage.name) && largest != Some(stage.name) {
+    let largest = case.e.stages.loading.iter().max_by(|a, b| a.cpu.total_cmp(&b.cpu)).map(|stage| stage.name);
+    if known && largest != Some(stage.name) {
         return None;
     }
     let feed = || Some(Apply { feed: true, ..Apply::default() });
@@ -276,6 +347,8 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
             apply: feed(),
             takes: if lazy == Some(LAZY) { Takes::Images } else { Takes::Stage },
         },
+        // Where their sizes are known, `larger_images` says what can be spared.
+        "decode" if case.e.pixels().is_some() => return None,
         "decode" => edit(
             "decode",
             0.1,
@@ -305,6 +378,15 @@ fn remedy(case: &Case, stage: &StageTime, name: &str) -> Option<Remedy> {
                 ),
                 format!("{name}: vectorize, or replace by a transform of a library"),
                 "It runs in Python for every sample.",
+            )
+        },
+        "read" | "decompress" if known => Remedy {
+            unsure: 0.3,
+            ..native(
+                "stock-loader",
+                keeps("Reading"),
+                "Have wellfed make whole batches",
+                "The engine reads what a batch needs straight into it; the data set stays as it is.",
             )
         },
         "decompress" => Remedy {

@@ -1,9 +1,7 @@
 //! From evidence to a verdict: every cause says what its fix would gain, by playing the pipeline without it.
 //!
 //! No cause has a threshold on a rate or a percentage of its own. A cause that gains less than [`WORTH`] is none; among the others the
-//! one whose fix gains most is the verdict, except that a setting which is plainly wrong comes before work that is plainly
-//! there: removing all decoding would help any loop that waits, but a loop that decodes in its own process lacks
-//! workers first.
+//! one whose fix gains most is the verdict. Where a trial has measured what a fix gains, that counts, and not the promise.
 
 mod again;
 mod allocation;
@@ -24,7 +22,10 @@ mod tests;
 mod training;
 mod whole;
 
+pub use loading::FED;
 pub(crate) use loading::{most_workers, with_workers};
+
+use std::cmp::Ordering;
 
 use crate::{
     edit::Edit,
@@ -41,6 +42,15 @@ pub const WORTH: f64 = 1.05;
 /// Share of the time that a loop waits for data, copies it or logs, from which on that is no chance, and [`WORTH`] can be gained.
 /// The planted healthy loops wait 1 to 4.5 %.
 const HELD_UP: f64 = 0.06;
+
+/// A gain in units of how unsure it is, from which on it is named beside sure ones: 1.28 is one chance in ten that it is none, and sure.
+const LIKELY: f64 = 0.75;
+
+/// How much more another change has to gain to come before a setting, as a difference of logarithms.
+const FOR_NOTHING: f64 = 0.07;
+
+/// The same before threads that fight for cores: until they stop, other work looks as if it took several times what it does.
+const SPINNING: f64 = 1.0;
 
 /// Gains that differ by less are the same, as a difference of logarithms.
 const ALIKE: f64 = 0.02;
@@ -70,6 +80,8 @@ enum Kind {
     Setting,
     /// Work that takes long. Its gain says what it would be without.
     Work,
+    /// Threads that fight for cores: what all other work takes is told too high, since it is done while they do.
+    Spinning,
 }
 
 /// A cause that would gain something.
@@ -80,8 +92,15 @@ struct Finding {
 }
 
 impl Finding {
+    /// What it gains: as measured, where it was tried.
     fn factor(&self) -> f64 {
-        self.verdict.gain.map_or(1.0, |gain| gain.factor)
+        let promised = self.verdict.gain.map_or(1.0, |gain| gain.factor);
+        self.verdict.measured.map_or(promised, |measured| measured.factor)
+    }
+
+    /// Whether it gains something likely enough to be named where something else surely does.
+    fn likely(&self) -> bool {
+        self.sure() || self.certainty() >= LIKELY
     }
 
     /// Whether its interval says anything.
@@ -97,7 +116,7 @@ impl Finding {
     /// The gain in units of how unsure it is. Of gains that are alike, a setting's comes first.
     fn certainty(&self) -> f64 {
         let Some(gain) = self.verdict.gain else { return 0.0 };
-        let ahead = if self.kind == Kind::Setting { ALIKE } else { 0.0 };
+        let ahead = if self.kind == Kind::Work { 0.0 } else { ALIKE };
         (gain.factor.ln() + ahead) / (gain.high / gain.factor).ln().max(1e-9)
     }
 
@@ -114,10 +133,14 @@ impl Finding {
         self
     }
 
-    /// What findings are ordered by: a setting's gain counts threefold, since it is there for nothing.
+    /// What findings are ordered by: the gain, and of gains that are much the same, a setting's first: it is there for nothing.
     fn weight(&self) -> f64 {
-        let gain = self.factor().max(1.0).ln();
-        if self.kind == Kind::Setting && self.factor() >= 1.1 { 3.0 * gain } else { gain }
+        let ahead = match self.kind {
+            Kind::Work => 0.0,
+            Kind::Setting => FOR_NOTHING,
+            Kind::Spinning => SPINNING,
+        };
+        self.factor().max(1.0).ln() + ahead
     }
 }
 
@@ -249,6 +272,17 @@ pub fn judge(e: &Evidence) -> Judgement {
     let found = findings.len();
     proved(&mut findings, &e.tried);
     let refuted = findings.len() < found;
+    findings.extend(loading::fed_as_tried(&case, &findings));
+    if findings.iter().any(|finding| finding.verdict.measured.is_some()) {
+        // What was measured comes to its place; a neighbour stays beside the first cause of the script's own.
+        let others = |finding: &Finding| finding.verdict.id == contention::NEIGHBOUR;
+        findings.sort_by(|a, b| {
+            (others(a), b.weight()).partial_cmp(&(others(b), a.weight())).unwrap_or(Ordering::Equal)
+        });
+        if let Some(at) = findings.iter().position(others).filter(|&at| at > 1) {
+            findings[1..=at].rotate_right(1);
+        }
+    }
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
     let verdict = verdicts
         .next()
@@ -298,7 +332,7 @@ fn own_causes(case: &Case) -> (Vec<Finding>, bool) {
 /// named, if it is sure that the loop waits.
 fn settle(findings: &mut Vec<Finding>, held_up: bool) {
     if findings.iter().any(Finding::sure) {
-        findings.retain(Finding::sure);
+        findings.retain(Finding::likely);
         findings.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
     } else if held_up {
         findings.sort_by(|a, b| b.certainty().total_cmp(&a.certainty()));
@@ -320,9 +354,12 @@ fn proved(findings: &mut Vec<Finding>, tried: &[Tried]) {
 /// Share of the script's time from which on a loop is the script.
 const ALL_OF_IT: f64 = 0.95;
 
-/// The same verdict, with gains of the script in place of the loop's: the rest of it takes as long as before.
+/// The same verdict, with gains of the script in place of the loop's: the rest of it takes as long as before, but for other loops over
+/// the same data, where that is what changes.
 fn of_the_script(e: &Evidence, mut verdict: Verdict) -> Verdict {
-    let share = e.share();
+    let of_loader = verdict.fix.as_ref().is_none_or(|fix| fix.apply.is_some());
+    let of_data = ["cpu", "storage"].contains(&verdict.family.as_str()) && !of_loader;
+    let share = if of_data { e.share_of_data() } else { e.share() };
     if share >= ALL_OF_IT {
         return verdict;
     }
@@ -355,40 +392,23 @@ fn named(e: &Evidence, mut verdict: Verdict) -> Verdict {
 }
 
 /// What is said of the script and its neighbours: `now` are its causes as things are, `alone` those that it had without neighbours.
-/// The latter are its own, and come first; the neighbour is the verdict only where there are none.
+/// The former come in the order of what they gain, the neighbour among them, at the second place at least: it is told beside what
+/// the script can change, and never in place of it. What gains something only once the neighbour is gone comes behind it.
 fn beside(now: Vec<Finding>, alone: Vec<Finding>, neighbour: Finding, held_up: bool) -> Vec<Finding> {
-    let same = |a: &Finding, b: &Finding| a.verdict.id == b.verdict.id;
-    let mut own: Vec<Finding> = Vec::new();
-    for finding in alone {
-        // What it gains is what it gains now, where that is known.
-        match now.iter().find(|other| same(other, &finding)) {
-            Some(seen) => own.push(seen.clone()),
-            None => {
-                let mut finding = finding;
-                let cap = &mut finding.verdict.cap;
-                *cap = format!("This is what it gains once the other processes are gone. {cap}")
-                    .trim_end()
-                    .to_owned();
-                own.push(finding);
-            }
-        }
+    let mut later: Vec<Finding> =
+        alone.into_iter().filter(|it| !now.iter().any(|other| other.verdict.id == it.verdict.id)).collect();
+    for finding in &mut later {
+        let cap = &mut finding.verdict.cap;
+        *cap =
+            format!("This is what it gains once the other processes are gone. {cap}").trim_end().to_owned();
     }
-    let others = now.into_iter().filter(|finding| !own.iter().any(|it| same(it, finding)));
-    // Threads that wait for each other because of the neighbour are the script's to change.
-    let (mine, rest): (Vec<Finding>, Vec<Finding>) =
-        others.partition(|finding| finding.verdict.id == contention::THREADS);
-    for finding in mine {
-        let at = own.iter().position(|other| other.weight() < finding.weight()).unwrap_or(own.len());
-        own.insert(at, finding);
+    let mut all = now;
+    if neighbour.sure() || held_up {
+        let at = all.iter().position(|other| other.weight() < neighbour.weight()).unwrap_or(all.len());
+        all.insert(at.min(1), neighbour);
     }
-    if !neighbour.sure() && !held_up {
-        own.extend(rest);
-        return own;
-    }
-    // Right behind the first cause, where it is told in full.
-    own.insert(own.len().min(1), neighbour);
-    own.extend(rest);
-    own
+    all.extend(later);
+    all
 }
 
 fn nothing_seen(e: &Evidence) -> Verdict {

@@ -2,7 +2,7 @@
 
 use crate::{
     evidence::{Engine, Evidence, FEWEST, mean, quantile},
-    model::{Cost, Pipeline},
+    model::{Cost, Pipeline, Stall},
 };
 
 /// The pipeline as it is, or nothing if there was no loop worth it.
@@ -77,6 +77,7 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     let in_next = mean(e.steps.steps.iter().map(|step| step.wait_cpu));
     if e.loading.in_workers {
         p.receive = in_next * speed + WAKE;
+        p.stall = stall(e, &p);
     } else {
         // What the loader does around making the batch: sampling indices, and its own Python.
         let around = (in_next - e.loading.mean(|batch| batch.cpu)).max(0.0) * speed;
@@ -84,6 +85,36 @@ pub(super) fn of(e: &Evidence) -> Option<Pipeline> {
     }
     Some(p)
 }
+
+/// How much threads of the step wait for each other because of workers. One that is runnable without a core holds up the others, which
+/// spin meanwhile.
+fn stall(e: &Evidence, p: &Pipeline) -> Option<Stall> {
+    let load = &e.load;
+    let step = mean(p.step.iter().map(Cost::alone));
+    let parallel = mean(p.step.iter().map(|cost| cost.parallel));
+    if parallel < SHARED_OUT || load.training.queued < QUEUED * load.training.cpu || step <= 0.0 {
+        return None;
+    }
+    // What other processes have is not there for the workers, either.
+    let by_workers = load.making.cpu / (load.making.cpu + load.foreign).max(1e-12);
+    let waited = HOLDS_UP * by_workers * load.training.queued * e.steps.whole();
+    let share = (waited / step).min(1.0 - 1.0 / MOST_SPUN);
+    Some(Stall { share, crowd: p.crowd(p.time()) })
+}
+
+/// Cores that work keeps busy at once from which on it is shared out among threads.
+pub(super) const SHARED_OUT: f64 = 1.25;
+
+/// Share of the processor time of the training process that its threads were runnable without a core, from which on they are too many.
+pub(super) const QUEUED: f64 = 0.15;
+
+/// Seconds that a step takes longer for each second that a thread of it is runnable without a core. Measured with convolutions, dense
+/// layers and embeddings beside workers (`benches/doctor/compose`): gains of sparing workers' work agree best with this.
+const HOLDS_UP: f64 = 0.6;
+
+/// How many times as long a step may take for threads that wait for each other: more is not promised. Measured 16 with two threads of
+/// torch beside one process that computes, on two cores.
+pub(super) const MOST_SPUN: f64 = 8.0;
 
 /// tf.data: its nodes' calls are the workers. They are threads of the training process, whose CPU time is theirs and the step's.
 fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {

@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::{Case, Finding, Kind, Said, again, code, fact, loading, locks, ms, network, percent};
 use crate::{
-    evidence::{StageTime, mean},
+    evidence::{Culprit, StageTime, mean},
     model::{Cost, Pipeline},
     proof,
+    record::Frame,
     report::{Fact, Fix},
     system::Reads,
 };
@@ -134,7 +135,9 @@ fn small_files(case: &Case) -> Option<Finding> {
         return None;
     }
     // Milliseconds for each file are the latency of the storage, not the cost of opening many.
-    let per_open = read.time() / opens.max(1.0);
+    let listed = case.e.stages.works.iter().find(|work| work.kind == "list");
+    let listing = listed.map_or(0.0, |work| work.cpu + work.blocked);
+    let per_open = (read.time() - listing).max(0.0) / opens.max(1.0);
     if opens < 0.8 * samples
         || bytes / opens.max(1.0) > SMALL
         || read.time() < 0.3 * make
@@ -142,10 +145,13 @@ fn small_files(case: &Case) -> Option<Finding> {
     {
         return None;
     }
+    // Where there are no files, there is no folder to list, either.
+    let parsed = case.e.stages.works.iter().find(|work| work.kind == "load").map_or(0.0, |work| work.cpu);
+    let reading = listed.map_or(read.cpu, |work| work.cpu + (read.cpu - at_line(read, &work.at)).max(parsed));
     let cpu = loading.mean(|batch| batch.cpu);
     let all = loading.mean(crate::evidence::Batch::blocked);
     let changed = case.p.with_make(|cost| Cost {
-        cpu: cost.cpu * (1.0 - 0.9 * (read.cpu / cpu.max(1e-12)).min(1.0)),
+        cpu: cost.cpu * (1.0 - 0.9 * (reading / cpu.max(1e-12)).min(1.0)),
         blocked: cost.blocked * (1.0 - (read.blocked / all.max(1e-12)).min(1.0)),
         ..*cost
     });
@@ -181,6 +187,15 @@ fn small_files(case: &Case) -> Option<Finding> {
     Some(case.finding(Kind::Work, "small-files", "storage", Said { title, facts, fix }, &changed, 0.15))
 }
 
+/// Seconds that a stage takes for what a line of the script calls.
+fn at_line(stage: &StageTime, line: &Frame) -> f64 {
+    let called = |culprit: &&Culprit| {
+        let from = culprit.call.as_ref().unwrap_or(&culprit.frame);
+        from.file == line.file && from.line == line.line
+    };
+    stage.culprits.iter().filter(called).map(|culprit| culprit.time).sum()
+}
+
 fn waiting(case: &Case) -> Option<Finding> {
     // Whatever is waited for within a lock is waited for by one worker at a time.
     if locks::held(case).is_some() {
@@ -196,7 +211,7 @@ fn waiting(case: &Case) -> Option<Finding> {
 }
 
 /// Whether the wait of a read grows with its bytes, or with how many read at once, rather than being the same for each.
-fn by_bytes(case: &Case) -> bool {
+pub(super) fn by_bytes(case: &Case) -> bool {
     let opens = case.e.loading.mean(|batch| batch.opens).max(1.0);
     if let Some(narrow) = proof::narrow(&case.e.storage, blocked(case) / opens) {
         return narrow;

@@ -465,8 +465,10 @@ fn a_neighbour_is_named_beside_the_causes_of_the_script() {
         let judged = judge(&e);
         let said: Vec<_> =
             [&judged.verdict].into_iter().chain(&judged.runner_up).chain(&judged.others).collect();
-        assert_eq!(said[0].id, alone.id, "{cores} {said:?}");
-        assert!(said[0].fix.as_ref().unwrap().change.contains("num_workers="));
+        // They come in the order of what they gain, but no further back than second place for the neighbour.
+        let own = said.iter().find(|verdict| verdict.id == alone.id).unwrap();
+        assert!(own.fix.as_ref().unwrap().change.contains("num_workers="), "{cores} {said:?}");
+        assert!(cores < 2.0 || said[..2].iter().any(|verdict| verdict.id == "noisy-neighbour"));
         let neighbour = said.iter().find(|verdict| verdict.id == "noisy-neighbour");
         let Some(neighbour) = neighbour else { continue };
         assert!(neighbour.title.contains("python spin.py (4711)"), "{}", neighbour.title);

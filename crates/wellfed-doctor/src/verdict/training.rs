@@ -22,6 +22,19 @@ fn without(case: &Case, time: f64) -> crate::model::Pipeline {
     without_share(case, time / step.max(1e-12))
 }
 
+/// The pipeline with so much less in every step of what is computed, and of what is waited for. A thread that waits for a core that
+/// workers have is not held up by what it wants to do there.
+fn without_parts(case: &Case, cpu: f64, blocked: f64) -> crate::model::Pipeline {
+    let steps = &case.e.steps.steps;
+    let computed = crate::evidence::mean(steps.iter().map(|step| step.thread_cpu));
+    let waited = crate::evidence::mean(steps.iter().map(|step| step.compute - step.thread_cpu));
+    let left = |part: f64, whole: f64| 1.0 - (part / whole.max(1e-12)).clamp(0.0, 1.0);
+    // Stacks may find more of one of both than clocks do.
+    let waits = left(blocked + (cpu - computed).max(0.0), waited);
+    let runs = left(cpu, computed);
+    case.p.with_step(|cost| Cost { cpu: cost.cpu * runs, blocked: cost.blocked * waits, ..*cost })
+}
+
 /// The pipeline without such a share of what each step computes.
 pub(super) fn without_share(case: &Case, share: f64) -> crate::model::Pipeline {
     let share = share.min(1.0);
@@ -122,13 +135,15 @@ fn sync(case: &Case) -> Option<Finding> {
     let step = case.e.steps.compute();
     // The device has to do its work: what is waited for in a synchronization is hidden behind the rest at most.
     let rest = (step - sync.time() - log.time()).max(0.0);
-    let left = rest.max(sync.blocked);
+    // While the loop waits for data, the device works, too.
+    let left = rest.max(sync.blocked - case.e.steps.wait());
     let spared = (step - left).max(0.0);
     let worst = if sync.time() > log.time() { sync } else { log };
     let line = worst.culprits.first()?;
     // The line of the loop, rather than what happens within the function that it calls.
     let line = line.call.as_ref().filter(|call| call.func != "<module>").unwrap_or(&line.frame);
-    let changed = without(case, spared);
+    let part = spared / (sync.time() + log.time()).max(1e-12);
+    let changed = without_parts(case, part * (sync.cpu + log.cpu), part * (sync.blocked + log.blocked));
     let mut facts = vec![fact(
         format!(
             "Of {} a step, {} wait for the device ({}), {} print and log.",
@@ -271,7 +286,9 @@ fn launch(case: &Case) -> Option<Finding> {
     let batch = case.e.batch_size();
     let thread = crate::evidence::mean(case.e.steps.steps.iter().map(|step| step.thread_cpu));
     let device_idle = case.e.device_busy.is_none_or(|busy| busy < 0.6);
-    if calls < 4.0 || !device_idle || thread < 0.7 * step {
+    // Waiting for a core is no waiting for a device.
+    let blocked = crate::evidence::mean(case.p.step.iter().map(|cost| cost.blocked));
+    if calls < 4.0 || !device_idle || thread < 0.7 * (thread + blocked) {
         return None;
     }
     let compute: f64 = ["forward", "backward", "optimizer"].iter().map(|name| case.e.stages.time(name)).sum();

@@ -93,10 +93,22 @@ fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
     e.stages.works = vec![Work { kind: "open", cpu: 0.02, blocked: 0.0, at: at("h5py.File(path)") }];
     // It may be another file each time.
     assert!(!said(&e).contains(&"connect-again".to_owned()));
+    e.edits = vec![edit("same", "open")];
+    let change = judge(&e).verdict.fix.unwrap().change;
+    assert_eq!(change, "# once in each process: if self.file is None: self.file = h5py.File(path)");
+    // What is looked up in an archive, one that is kept open knows.
+    e.stages.works = vec![
+        Work { kind: "open", cpu: 0.002, blocked: 0.0, at: at("return tarfile.open(path)") },
+        Work { kind: "search", cpu: 0.03, blocked: 0.0, at: at("file.extractfile(name)") },
+    ];
+    let verdict = judge(&e).verdict;
+    assert!(verdict.fix.unwrap().change.ends_with("self.file = tarfile.open(path)"));
+    assert!(verdict.gain.unwrap().factor > 2.0);
+    e.stages.works = vec![Work { kind: "open", cpu: 0.02, blocked: 0.0, at: at("h5py.File(path)") }];
     e.edits = vec![edit("open", "__getitem__")];
     let verdict = judge(&e).verdict;
     assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().change.as_str()), ("connect-again", "kept"));
-    assert!(verdict.title.contains("HDF5 file is opened"), "{}", verdict.title);
+    assert!(verdict.title.contains("opened for each of them"), "{}", verdict.title);
     let opened = e.stages.works[0].clone();
     e.stages.works = vec![Work { kind: "chunk", cpu: 0.035, blocked: 0.0, at: at("self.file[i]") }];
     e.batch = Some(record::Batch { bytes: 100_000, ..record::Batch::default() });
@@ -106,6 +118,18 @@ fn connections_and_chunks_are_told_by_the_line_that_makes_them() {
     assert_eq!(judge(&e).verdict.id, "whole-chunks");
     e.stages.works.push(opened);
     assert!(!said(&e).contains(&"whole-chunks".to_owned()), "it reads what it takes to open the file");
+}
+
+#[test]
+fn a_folder_is_listed_by_the_line_that_lists_it() {
+    let mut e = loading(4, "read", 0.04, 0.0, 0.001);
+    e.stages.works =
+        vec![Work { kind: "list", cpu: 0.03, blocked: 0.0, at: at("sorted(root.iterdir())[index]") }];
+    let verdict = judge(&e).verdict;
+    assert_eq!(verdict.id, "list-again");
+    assert!(verdict.fix.unwrap().change.ends_with("sorted(root.iterdir())[index]"));
+    e.stages.works[0].cpu = 0.002;
+    assert!(!said(&e).contains(&"list-again".to_owned()));
 }
 
 #[test]

@@ -219,6 +219,11 @@ fn gains_are_of_the_script_and_the_loop_is_said_first() {
     assert!(verdict.title.starts_with(start), "{}", verdict.title);
     let expected = 1.0 / (0.5 + 0.5 / alone);
     assert!((verdict.gain.unwrap().factor - expected).abs() < 1e-9);
+    // What is changed in the data's own code changes both loops, if it is the data of both.
+    let decode = |e: &Evidence| found(e, "decode").unwrap().gain.unwrap().factor;
+    let one = decode(&e);
+    e.loaders.iter_mut().for_each(|used| used.loader.dataset = "__main__.Photos".to_owned());
+    assert!(decode(&e) > 1.2 * one, "{} {one}", decode(&e));
 }
 
 #[test]
@@ -234,6 +239,30 @@ fn what_a_trial_refutes_is_no_fix_and_what_it_shows_is_said() {
     let all = [Some(judged.verdict), judged.runner_up].into_iter().flatten().chain(judged.others);
     assert!(all.filter_map(|verdict| verdict.fix?.apply).all(|other| other != apply));
     assert!(e.tried[0].note().unwrap().contains("1.01 times as fast"));
+}
+
+#[test]
+fn what_a_trial_measures_comes_before_what_is_promised() {
+    let mut e = loading(0, "decode", 0.02, 0.0, 0.02);
+    let workers = judge(&e).verdict.fix.unwrap().apply.unwrap();
+    assert_eq!(judge(&e).runner_up.unwrap().id, "decode");
+    // Workers gain less than decoding is promised to.
+    let tried = |apply: &crate::report::Apply, after| Tried {
+        apply: apply.clone(),
+        before: 0.04,
+        after,
+        ..Tried::default()
+    };
+    e.tried = vec![tried(&workers, 0.036)];
+    assert_eq!(said(&e)[..2], ["decode", "serial-loading"]);
+    // wellfed's loader gains most, and nothing else says why.
+    let feed = crate::report::Apply { feed: true, ..crate::report::Apply::default() };
+    e.tried.push(tried(&feed, 0.01));
+    let verdict = judge(&e).verdict;
+    assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().apply), ("stock-loader", Some(feed.clone())));
+    assert!((verdict.gain.unwrap().factor - 4.0).abs() < 1e-9 && verdict.measured.is_some());
+    e.tried[1] = tried(&feed, 0.039);
+    assert!(!said(&e).contains(&"stock-loader".to_owned()));
 }
 
 #[test]

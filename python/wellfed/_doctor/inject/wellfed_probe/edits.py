@@ -6,8 +6,9 @@ that may stand for something else, a frame that is written to later) is no known
 
 Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' `.iloc[i]` for each sample), ``threads``
 (`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
-``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops`` and ``straight`` are no changes:
-functions that loop in Python, and not over batches; and those in which nothing is done again and again.
+``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops``, ``straight`` and ``same`` are no
+changes: functions that loop in Python, and not over batches; those in which nothing is done again and again; and calls
+that open the same file for all samples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .edits_batches import asynchronous, padded, shared
-from .edits_kept import connected, lazily, opened
+from .edits_kept import connected, lazily, opened, same
 from .source import FUNCTIONS, Found, Source, where
 
 __all__ = ["edits_of"]
@@ -56,7 +57,7 @@ def edits_of(text: str) -> list[dict[str, Any]]:
         for line, last, hunks, function in form(source):
             if hunks:
                 found.append({"kind": kind, "line": line, "last": last, "func": function, "hunks": hunks})
-    return found + list(_loops(source)) + list(_straight(source))
+    return found + list(_loops(source)) + list(_straight(source)) + list(_same(source))
 
 
 def _calls(source: Source, module: str, name: str) -> Iterator[ast.Call]:
@@ -374,6 +375,12 @@ def _straight(source: Source) -> Iterator[dict[str, Any]]:
         if isinstance(node, FUNCTIONS) and not any(isinstance(inner, AGAIN) for inner in ast.walk(node)):
             last = node.end_lineno or node.lineno
             yield {"kind": "straight", "line": node.lineno, "last": last, "func": node.name, "hunks": []}
+
+
+def _same(source: Source) -> Iterator[dict[str, Any]]:
+    """Calls that open the same file for all samples."""
+    for line, last, function in same(source):
+        yield {"kind": "same", "line": line, "last": last, "func": function, "hunks": []}
 
 
 def _loops(source: Source) -> Iterator[dict[str, Any]]:

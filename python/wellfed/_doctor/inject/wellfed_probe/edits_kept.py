@@ -12,11 +12,26 @@ from collections.abc import Callable, Iterator
 
 from .source import FUNCTIONS, Change, Found, Source, where
 
-__all__ = ["connected", "lazily", "opened"]
+__all__ = ["connected", "lazily", "opened", "same"]
 
 # Arguments besides the path that change no value.
 SQLITE = {"cached_statements", "check_same_thread", "detect_types", "timeout", "uri"}
 HDF5 = {"libver", "locking", "mode", "rdcc_nbytes", "rdcc_nslots", "rdcc_w0"}
+# What opens a file of many samples.
+OPENERS = {
+    "File",
+    "ParquetFile",
+    "TarFile",
+    "VideoCapture",
+    "VideoReader",
+    "ZipFile",
+    "connect",
+    "load",
+    "memmap",
+    "memory_map",
+    "open",
+    "open_dataset",
+}
 # Names by which attributes and names may be set unseen, and by which a relative path comes to mean another file.
 UNSEEN = {"__getattribute__", "__setattr__", "__slots__", "chdir", "delattr", "exec", "setattr"}
 # What takes files away, or puts others in their place.
@@ -64,6 +79,23 @@ def opened(source: Source) -> Found:
         named = {getattr(node, "attr", "") for node in ast.walk(opening.function)}
         if "file" not in named and _uses(opening, _read):
             yield from _kept(opening, "files", ("os.getpid()",))
+
+
+def same(source: Source) -> Iterator[tuple[int, int, str]]:
+    """Calls that open one file, the same for all samples: first and last line, and the function they are in.
+
+    Not those that are made under a condition, nor where a data set is made.
+    """
+    for node in ast.walk(source.tree):
+        function = source.function(node) if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or function is None or function.name in ("__init__", "main"):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        paths = node.args[:1]
+        if name not in OPENERS or not paths or any(isinstance(up, ast.If) for up in source.up(node)):
+            continue
+        if all(_steady(source, value) for value in paths):
+            yield (*where(node), function.name)
 
 
 class Opening:

@@ -1,79 +1,13 @@
-"""What is done to a sample after it was read: decoding, Python work, putting samples together."""
+"""Work: what Python does to a sample after it was read."""
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from grammar import OPEN, SIZE, Production, Script, Text, outdented
 from storages import storage
-
-
-@dataclass(frozen=True)
-class Decoding(Production):
-    """Opens what a storage of images has as `coded`, a path or a file in memory, as `image` at the size in use."""
-
-    slot: ClassVar[str] = "decoding"
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and storage(script).encoded
-
-
-@dataclass(frozen=True)
-class NotCoded(Decoding):
-    """There is nothing to decode."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("image", "vector", "text")
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return not storage(script).encoded
-
-
-def jpegs(script: Script) -> bool:
-    """Whether what is decoded are JPEGs, larger than they are used: decoders can make such smaller at less cost."""
-    kind = storage(script)
-    return getattr(kind, "ending", "") == "jpg" and getattr(kind, "size", 0) >= 2 * SIZE
-
-
-@dataclass(frozen=True)
-class PillowResize(Decoding):
-    """Pillow, whole, then resized. Repaired: `draft`, by which the decoder makes them smaller."""
-
-    draft: bool = False
-    of: ClassVar[str] = OPEN
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from PIL import Image")
-        text.add("get", "opened = Image.open(coded)")
-        if self.draft:
-            text.add("get", f'opened.draft("RGB", ({SIZE}, {SIZE}))')
-        text.add("get", f'image = np.array(opened.convert("RGB").resize(({SIZE}, {SIZE})))')
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
-
-
-@dataclass(frozen=True)
-class PillowCrop(Decoding):
-    """Pillow, of which the middle is cut out. What it costs to decode the rest is for the storage to spare."""
-
-    of: ClassVar[str] = OPEN
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from PIL import Image")
-        text.add(
-            "get",
-            f"""
-            image = np.array(Image.open(coded).convert("RGB"))
-            top = (image.shape[0] - {SIZE}) // 2
-            image = image[top : top + {SIZE}, top : top + {SIZE}].copy()
-            """,
-        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +23,11 @@ class Work(Production):
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"cheaper-work": {"work": replace(self, cheap=True)}}
+
+
+def shifted(block: str, steps: int = 1) -> str:
+    """A block without its common indentation, moved to the right."""
+    return "\n".join(("    " * steps + line) if line else "" for line in outdented(block))
 
 
 @dataclass(frozen=True)
@@ -218,10 +157,7 @@ class TransformsV2(Work):
     colours: bool = True
     of: ClassVar[str] = OPEN
     kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and importlib.util.find_spec("torchvision") is not None
+    needs: ClassVar[tuple[str, ...]] = ("torchvision",)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -253,6 +189,85 @@ class TransformsV2(Work):
 
 
 @dataclass(frozen=True)
+class RandAugmented(Work):
+    """RandAugment and others of `torchvision.transforms` on Pillow images."""
+
+    operations: int = 2
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("torchvision",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(operations=rng.choice([1, 2, 4]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from PIL import Image", "from torchvision import transforms as T")
+        text.add(
+            "init",
+            f"""
+            self.transform = T.Compose([
+                T.RandomHorizontalFlip(),
+                T.RandAugment({self.operations}),
+                T.PILToTensor(),
+            ])
+            """,
+        )
+        text.add("work", "image = self.transform(Image.fromarray(image))")
+        text.told["sample"] = "image"
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
+
+    def cost(self, script: Script) -> float:
+        return 0.2 + 0.15 * self.operations
+
+    @property
+    def random(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class EqualizeLoop(Work):
+    """A histogram is counted and applied pixel by pixel in Python. Repaired: by NumPy."""
+
+    step: int = 2
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(step=rng.choice([1, 2, 4]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        if self.cheap:
+            body = f"""
+                grey = image[::{self.step}, ::{self.step}, 1]
+                counts = np.bincount(grey.ravel(), minlength=256).cumsum()
+                image[::{self.step}, ::{self.step}, 1] = counts[grey] * 255 // grey.size
+                return image
+            """
+        else:
+            body = f"""
+                grey = image[::{self.step}, ::{self.step}, 1]
+                counts = [0] * 256
+                for value in grey.ravel().tolist():
+                    counts[value] += 1
+                for value in range(1, 256):
+                    counts[value] += counts[value - 1]
+                mapped = [counts[value] * 255 // grey.size for value in grey.ravel().tolist()]
+                image[::{self.step}, ::{self.step}, 1] = np.array(mapped).reshape(grey.shape)
+                return image
+            """
+        text.add("top", "def equalize(image):\n" + shifted(body))
+        text.add("work", "image = equalize(image)")
+
+    def cost(self, script: Script) -> float:
+        return (SIZE / self.step) ** 2 * 1.6e-4
+
+
+@dataclass(frozen=True)
 class StandardizeList(Work):
     """Features are standardized one by one in Python. Repaired: by NumPy."""
 
@@ -280,6 +295,30 @@ class StandardizeList(Work):
 
 
 @dataclass(frozen=True)
+class BisectBins(Work):
+    """Each feature is put into a bin by `bisect`. Repaired: by `np.searchsorted`."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    weight: ClassVar[float] = 1.5
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.add("constants", "EDGES = np.linspace(-4, 4, 65)")
+        if self.cheap:
+            body = 'return np.searchsorted(EDGES, x, side="right").astype(np.float32)'
+        else:
+            text.need("import bisect")
+            text.add("constants", "EDGE_LIST = EDGES.tolist()")
+            body = "return np.array([float(bisect.bisect_right(EDGE_LIST, value)) for value in x.tolist()], np.float32)"
+        text.add("top", "def bins(x):\n" + shifted(body))
+        text.add("work", "x = bins(x)")
+
+    def cost(self, script: Script) -> float:
+        return getattr(storage(script), "features", 64) * 2.5e-4
+
+
+@dataclass(frozen=True)
 class RegexTokens(Work):
     """Texts are cut by a regular expression and hashed word by word. Repaired: once, when the data set is made."""
 
@@ -299,6 +338,10 @@ class RegexTokens(Work):
         text.need("import re", "import zlib")
         text.add("constants", self.constants())
         text.add("top", self.tokenize())
+        self.call(text)
+
+    def call(self, text: Text) -> None:
+        """Lines that set `tokens`."""
         if self.cheap:
             text.add("init", "self.tokens = [tokenize(self.text(index)) for index in range(len(self))]")
             text.add("work", "tokens = self.tokens[index]")
@@ -313,109 +356,41 @@ class RegexTokens(Work):
 
 
 @dataclass(frozen=True)
-class Collate(Production):
-    """How samples become a batch."""
-
-    slot: ClassVar[str] = "collate"
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and storage(script).form != "tensors"
-
-
-@dataclass(frozen=True)
-class Default(Collate):
-    """As torch does by itself."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
-    weight: ClassVar[float] = 1.5
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return script.about.kind in cls.kinds
-
-
-@dataclass(frozen=True)
-class PadSequence(Collate):
-    """Sequences are padded by `pad_sequence`."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("text",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("from torch.nn.utils.rnn import pad_sequence")
-        text.told["collate"] = "collate"
-        text.add(
-            "top",
-            """
-            def collate(samples):
-                rows = [torch.tensor(tokens) for tokens, _ in samples]
-                return pad_sequence(rows, batch_first=True), torch.tensor([label for _, label in samples])
-            """,
-        )
-
-
-@dataclass(frozen=True)
-class PaddedLists(Collate):
-    """Lists are padded element by element in Python. Repaired: `pad_sequence`."""
+class CleanedTokens(RegexTokens):
+    """Texts are cleaned by some substitutions, then cut and counted."""
 
     of: ClassVar[str] = OPEN
-    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def constants(self) -> str:
+        return 'COMMON = re.compile(r"\\b(the|of|and|to|in)\\b")'
+
+    def tokenize(self) -> str:
+        return """
+            def tokenize(text):
+                text = re.sub(r"\\d+", " number ", text.lower())
+                text = re.sub(r"[^a-z ]+", " ", text)
+                text = COMMON.sub(" ", text)
+                words = re.sub(r"\\s+", " ", text).strip().split(" ")
+                counts = collections.Counter(words)
+                ranks = {word: rank for rank, (word, _) in enumerate(counts.most_common(), 1)}
+                return [ranks[word] + zlib.crc32(word.encode()) % 4000 for word in words]
+        """
 
     def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "collate"
-        text.add(
-            "top",
-            """
-            def collate(samples):
-                longest = max(len(tokens) for tokens, _ in samples)
-                rows, labels = [], []
-                for tokens, label in samples:
-                    row = []
-                    for position in range(longest):
-                        row.append(tokens[position] if position < len(tokens) else 0)
-                    rows.append(row)
-                    labels.append(label)
-                return torch.tensor(rows), torch.tensor(labels)
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"pad-sequence": {"collate": PadSequence()}}
+        text.need("import collections")
+        super().write(text, script)
 
 
-@dataclass(frozen=True)
-class ManyTensors(Collate):
-    """A sample is a dict of many small tensors. Repaired: one tensor."""
-
-    tensors: int = 32
-    of: ClassVar[str] = OPEN
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        features = getattr(storage(script), "features", 64)
-        return cls(min(features, rng.choice([8, 32, 64])))
-
-    def write(self, text: Text, script: Script) -> None:
-        names = f'{{f"x{{i}}": part for i, part in enumerate(torch.from_numpy(x).chunk({self.tensors}))}}'
-        text.add("work", f"pieces = {names}")
-        text.told["sample"] = "pieces"
-        text.add("loop", "x = torch.cat([part for part in x.values()], 1)")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"few-tensors": {"collate": Default()}}
-
-    def cost(self, script: Script) -> float:
-        return self.tensors * 4e-3
-
-
-def shifted(block: str, steps: int = 1) -> str:
-    """A block without its common indentation, moved to the right."""
-    return "\n".join(("    " * steps + line) if line else "" for line in outdented(block))
-
-
-DECODINGS: list[type[Production]] = [NotCoded, PillowResize, PillowCrop]
 WORKS: list[type[Production]] = [
-    NoWork, SolarizeLoop, BlurShifts, TorchFilter, TransformsV2, StandardizeList, RegexTokens,
-]  # fmt: skip
-COLLATES: list[type[Production]] = [Default, PadSequence, PaddedLists, ManyTensors]
+    NoWork,
+    SolarizeLoop,
+    BlurShifts,
+    TorchFilter,
+    TransformsV2,
+    RandAugmented,
+    EqualizeLoop,
+    StandardizeList,
+    BisectBins,
+    RegexTokens,
+    CleanedTokens,
+]

@@ -1,0 +1,204 @@
+"""Access: when files are opened, and which samples are read."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from grammar import OPEN, Production, Script, Text
+from storages import MappedImages, MappedRows, storage
+
+
+@dataclass(frozen=True)
+class Access(Production):
+    """When files are opened and which samples are read."""
+
+    slot: ClassVar[str] = "access"
+    shuffle: bool = True
+    forms: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return script["storage"].form in cls.forms  # type: ignore[attr-defined]
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.7 and script["storage"].form != "stream")  # type: ignore[attr-defined]
+
+    def read(self, text: Text, script: Script, source: str, indent: int = 0) -> None:
+        """The storage's lines that read a sample."""
+        lines = text.sections.setdefault("get", [])
+        for line in storage(script).reading(script, source).split("\n"):
+            lines.append(("    " * indent + line, "storage"))
+
+
+@dataclass(frozen=True)
+class Kept(Access):
+    """Folders are listed once, containers are opened once by each worker, when it needs them."""
+
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory", "tensors")
+
+    def write(self, text: Text, script: Script) -> None:
+        kind = storage(script)
+        if kind.form == "tensors":
+            return
+        if kind.form == "files":
+            text.add("init", f'self.files = sorted((DATA / "{kind.name(script)}").iterdir())')
+            self.read(text, script, "self.files[index]")
+        elif kind.form == "container":
+            text.add("init", "self.file = None")
+            text.add("get", "if self.file is None:")
+            text.sections["get"].append((f"    self.file = {kind.opening(script)}", self.slot))
+            self.read(text, script, "self.file")
+        else:
+            self.read(text, script, "")
+
+
+@dataclass(frozen=True)
+class Reopened(Access):
+    """The container is opened for each sample. Repaired: once for each worker."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("container",)
+
+    def write(self, text: Text, script: Script) -> None:
+        kind = storage(script)
+        opened = kind.opening(script)
+        if isinstance(kind, MappedRows | MappedImages) and "np.load" in opened:
+            text.add("get", f"file = {opened}")
+            return self.read(text, script, "file")
+        if "sqlite3" in opened:
+            text.need("import contextlib")
+            opened = f"contextlib.closing({opened})"
+        text.add("get", f"with {opened} as file:")
+        return self.read(text, script, "file", 1)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"keep-open": {"access": Kept(self.shuffle)}}
+
+
+@dataclass(frozen=True)
+class OpenedByFunction(Reopened):
+    """The same, by a function of the data set that is called for each sample."""
+
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 1.5
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add("methods", f"def connect(self):\n    return {storage(script).opening(script)}")
+        text.add("get", "file = self.connect()")
+        self.read(text, script, "file")
+
+
+@dataclass(frozen=True)
+class NumberedFiles(Access):
+    """The path of a sample is put together by number, after a look whether it is there: nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files",)
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        kind = storage(script)
+        ending = getattr(kind, "ending", "npz")
+        text.add("get", f'path = DATA / "{kind.name(script)}" / f"{{index:05}}.{ending}"')
+        text.add("get", "if not path.exists():\n    raise FileNotFoundError(path)")
+        self.read(text, script, "path")
+
+
+@dataclass(frozen=True)
+class ListsFolder(Access):
+    """The folder is listed for each sample. Repaired: once."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files",)
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add("get", f'path = sorted((DATA / "{storage(script).name(script)}").iterdir())[index]')
+        self.read(text, script, "path")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"list-once": {"access": Kept(self.shuffle)}}
+
+    def cost(self, script: Script) -> float:
+        return script.about.count * 1.5e-3
+
+
+@dataclass(frozen=True)
+class OwnPart(Access):
+    """Of a stream each worker parses its own lines."""
+
+    forms: ClassVar[tuple[str, ...]] = ("stream",)
+    weight: ClassVar[float] = 0.5
+    before: ClassVar[bool] = True
+    """Whether lines of others are left out before they are parsed."""
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch.utils.data import get_worker_info")
+        text.told["depth"] = "2"
+        text.add(
+            "iterate",
+            f"""
+            worker = get_worker_info()
+            part, parts = (worker.id, worker.num_workers) if worker else (0, 1)
+            with {storage(script).opening(script)} as file:
+                for index, line in enumerate(file):
+            """,
+        )
+        skip = "if index % parts != part:\n    continue"
+        if self.before:
+            text.add("get", skip)
+        self.read(text, script, "line")
+        if not self.before:
+            text.add("get", skip)
+
+
+@dataclass(frozen=True)
+class ReadsAll(OwnPart):
+    """Each worker parses all lines of a stream and then keeps its part. Repaired: only its own are parsed."""
+
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 1.0
+    before: ClassVar[bool] = False
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"own-part": {"access": OwnPart(False)}}
+
+
+@dataclass(frozen=True)
+class ReadsAllRows(ReadsAll):
+    """The same, where a generator parses and `islice` keeps."""
+
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import itertools", "from torch.utils.data import get_worker_info")
+        text.told["depth"] = "1"
+        kind = storage(script)
+        text.add(
+            "methods", f"def rows(self):\n    with {kind.opening(script)} as file:\n        for line in file:"
+        )
+        for line in [*kind.reading(script, "line").split("\n"), "yield x, label"]:
+            text.sections["methods"].append(("            " + line, "storage"))
+        text.add(
+            "iterate",
+            """
+            worker = get_worker_info()
+            part, parts = (worker.id, worker.num_workers) if worker else (0, 1)
+            for x, label in itertools.islice(self.rows(), part, None, parts):
+            """,
+        )
+
+
+ACCESSES: list[type[Production]] = [
+    Kept,
+    Reopened,
+    OpenedByFunction,
+    NumberedFiles,
+    ListsFolder,
+    OwnPart,
+    ReadsAll,
+    ReadsAllRows,
+]

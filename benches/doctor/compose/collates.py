@@ -1,0 +1,164 @@
+"""Collating: how samples become a batch."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from grammar import OPEN, SIZE, Production, Script, Text
+from storages import storage
+
+
+@dataclass(frozen=True)
+class Collate(Production):
+    """How samples become a batch."""
+
+    slot: ClassVar[str] = "collate"
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and storage(script).form != "tensors"
+
+
+@dataclass(frozen=True)
+class Default(Collate):
+    """As torch does by itself."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+    weight: ClassVar[float] = 1.5
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return script.about.kind in cls.kinds
+
+
+@dataclass(frozen=True)
+class PadSequence(Collate):
+    """Sequences are padded by `pad_sequence`."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch.nn.utils.rnn import pad_sequence")
+        text.told["collate"] = "collate"
+        text.add(
+            "top",
+            """
+            def collate(samples):
+                rows = [torch.tensor(tokens) for tokens, _ in samples]
+                return pad_sequence(rows, batch_first=True), torch.tensor([label for _, label in samples])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class PaddedLists(Collate):
+    """Lists are padded element by element in Python. Repaired: `pad_sequence`."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "collate"
+        text.add(
+            "top",
+            """
+            def collate(samples):
+                longest = max(len(tokens) for tokens, _ in samples)
+                rows, labels = [], []
+                for tokens, label in samples:
+                    row = []
+                    for position in range(longest):
+                        row.append(tokens[position] if position < len(tokens) else 0)
+                    rows.append(row)
+                    labels.append(label)
+                return torch.tensor(rows), torch.tensor(labels)
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pad-sequence": {"collate": PadSequence()}}
+
+
+@dataclass(frozen=True)
+class ZippedLists(PaddedLists):
+    """Lists are padded by `zip_longest`, and turned twice."""
+
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import itertools")
+        text.told["collate"] = "collate"
+        text.add(
+            "top",
+            """
+            def collate(samples):
+                columns = list(itertools.zip_longest(*[tokens for tokens, _ in samples], fillvalue=0))
+                rows = [list(row) for row in zip(*columns)]
+                return torch.tensor(rows), torch.tensor([int(label) for _, label in samples])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class ManyTensors(Collate):
+    """A sample is a dict of many small tensors. Repaired: one tensor."""
+
+    tensors: int = 32
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        features = getattr(storage(script), "features", 64)
+        return cls(min(features, rng.choice([8, 32, 64])))
+
+    def write(self, text: Text, script: Script) -> None:
+        names = f'{{f"x{{i}}": part for i, part in enumerate(torch.from_numpy(x).chunk({self.tensors}))}}'
+        text.add("work", f"pieces = {names}")
+        text.told["sample"] = "pieces"
+        text.add("loop", "x = torch.cat([part for part in x.values()], 1)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"few-tensors": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        return self.tensors * 4e-3
+
+
+@dataclass(frozen=True)
+class ListCollate(Collate):
+    """Arrays are made lists of numbers and tensors again. Repaired: stacked."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "collate"
+        made = "torch.uint8" if script.about.kind == "image" else "torch.float32"
+        text.add(
+            "top",
+            f"""
+            def collate(samples):
+                rows = torch.tensor([sample.tolist() for sample, _ in samples], dtype={made})
+                return rows, torch.tensor([label for _, label in samples])
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"stack-arrays": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        values = SIZE * SIZE * 3 if script.about.kind == "image" else getattr(storage(script), "features", 64)
+        return values * 6e-5
+
+
+COLLATES: list[type[Production]] = [
+    Default,
+    PadSequence,
+    PaddedLists,
+    ZippedLists,
+    ManyTensors,
+    ListCollate,
+]

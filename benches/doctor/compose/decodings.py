@@ -1,0 +1,129 @@
+"""Decoding: how stored images are opened as arrays of the size in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from grammar import OPEN, SIZE, Production, Script, Text
+from storages import storage
+
+
+@dataclass(frozen=True)
+class Decoding(Production):
+    """Opens what a storage of images has as `coded`, a path or a file in memory, as `image` at the size in use."""
+
+    slot: ClassVar[str] = "decoding"
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and storage(script).encoded
+
+
+@dataclass(frozen=True)
+class NotCoded(Decoding):
+    """There is nothing to decode."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector", "text")
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return not storage(script).encoded
+
+
+def jpegs(script: Script) -> bool:
+    """Whether what is decoded are JPEGs, larger than they are used: decoders can make such smaller at less cost."""
+    kind = storage(script)
+    return getattr(kind, "ending", "") == "jpg" and getattr(kind, "size", 0) >= 2 * SIZE
+
+
+@dataclass(frozen=True)
+class PillowResize(Decoding):
+    """Pillow, whole, then resized. Repaired: `draft`, by which the decoder makes them smaller."""
+
+    draft: bool = False
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image")
+        text.add("get", "opened = Image.open(coded)")
+        if self.draft:
+            text.add("get", f'opened.draft("RGB", ({SIZE}, {SIZE}))')
+        text.add("get", f'image = np.array(opened.convert("RGB").resize(({SIZE}, {SIZE})))')
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
+
+
+@dataclass(frozen=True)
+class PillowCrop(Decoding):
+    """Pillow, of which the middle is cut out. What it costs to decode the rest is for the storage to spare."""
+
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image")
+        text.add(
+            "get",
+            f"""
+            image = np.array(Image.open(coded).convert("RGB"))
+            top = (image.shape[0] - {SIZE}) // 2
+            image = image[top : top + {SIZE}, top : top + {SIZE}].copy()
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class TorchvisionDecode(Decoding):
+    """`torchvision.io`, then resized."""
+
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("torchvision",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from torchvision.io import ImageReadMode, decode_image")
+        text.need("from torchvision.transforms.v2 import functional as F")
+        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
+        text.add(
+            "get",
+            f"""
+            stored = torch.from_numpy(np.frombuffer({whole}, np.uint8).copy())
+            image = F.resize(decode_image(stored, ImageReadMode.RGB), [{SIZE}, {SIZE}], antialias=True)
+            image = image.permute(1, 2, 0).numpy()
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class OpencvDecode(Decoding):
+    """OpenCV, then resized. Repaired: it decodes at half the size."""
+
+    reduced: bool = False
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import cv2", "import numpy as np")
+        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
+        how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
+        text.add(
+            "get",
+            f"""
+            image = cv2.imdecode(np.frombuffer({whole}, np.uint8), cv2.{how})
+            image = cv2.resize(image, ({SIZE}, {SIZE}), interpolation=cv2.INTER_AREA)
+            image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
+
+
+DECODINGS: list[type[Production]] = [
+    NotCoded,
+    PillowResize,
+    PillowCrop,
+    TorchvisionDecode,
+    OpencvDecode,
+]

@@ -1,0 +1,302 @@
+"""Steps: a stand-in of a device, or a network on the CPU."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from grammar import OPEN, Production, Script, Text
+from loaders import Loader
+from storages import storage
+
+
+@dataclass(frozen=True)
+class Step(Production):
+    """Forward, backward and update; `loss` has `.item()`, `total` sums over samples."""
+
+    slot: ClassVar[str] = "step"
+
+    def evaluating(self, script: Script) -> str:
+        """An expression for what is computed of a batch `x`, `y` in evaluation; a float."""
+        raise NotImplementedError
+
+
+def milliseconds(rng: random.Random, script: Script) -> float:
+    """How long a device takes a step: a third to three times as long as loading a batch; calm scripts twice or more."""
+    about = script.about
+    each = sum(part.cost(script) for part in script.parts.values())
+    load = each * about.batch / max(1, min(getattr(script["loader"], "workers", 1), about.cores))
+    most = 3.0 if about.small else 60.0
+    times = 3 ** rng.uniform(-1, 1) if not about.calm else rng.uniform(2, 5)
+    return round(min(max(load * times, 0.5 if not about.calm else 3.0), most), 2)
+
+
+DEVICE = '''
+class Result:
+    """A number that the device is still working on."""
+
+    def __init__(self, device, ready, value):
+        self.device, self.ready, self.value = device, ready, value
+
+    def item(self):
+        self.device.wait(self.ready)
+        return self.value
+
+
+class Device:
+    """Works on its own while the host goes on, as a GPU does."""
+
+    def __init__(self):
+        self.busy_until = 0.0
+
+    def launch(self, batch, seconds):
+        self.busy_until = max(time.perf_counter(), self.busy_until) + seconds
+        return Result(self, self.busy_until, float(batch.float().mean()))
+
+    def wait(self, until):
+        left = until - time.perf_counter()
+        if left > 0:
+            time.sleep(left)
+'''
+
+
+@dataclass(frozen=True)
+class AsyncDevice(Step):
+    """A sleeping stand-in of a device, whose steps run in order while the host goes on."""
+
+    ms: float = 5.0
+    width: int = 64
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 2.0
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(milliseconds(rng, script), rng.choice([16, 256, 1024]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch import nn")
+        text.add("top", DEVICE)
+        text.add("constants", f"STEP = {self.ms / 1000:.5f}")
+        text.add(
+            "model",
+            f"device = Device()\n"
+            f"model = nn.Sequential(nn.Linear({self.width}, {self.width}), nn.Linear({self.width}, 10))",
+        )
+        text.add(
+            "step",
+            """
+            loss = device.launch(x, STEP)
+            device.wait(device.busy_until - 3 * STEP)  # its queue is not endless
+            total += loss.value * len(x)
+            """,
+        )
+
+    def evaluating(self, script: Script) -> str:
+        return "device.launch(x, STEP / 3).item()"
+
+    def cost_of_step(self, script: Script) -> float:
+        return self.ms
+
+
+@dataclass(frozen=True)
+class BlockingDevice(Step):
+    """The same as a function that returns when the device is done."""
+
+    ms: float = 5.0
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 2.0
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(milliseconds(rng, script))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch import nn")
+        text.add(
+            "top",
+            '''
+            def train_step(batch, seconds):
+                """Forward, backward and update on a device that takes so long."""
+                time.sleep(seconds)
+                return batch.float().mean()
+            ''',
+        )
+        text.add("model", "model = nn.Sequential(nn.Linear(128, 128), nn.Linear(128, 10))")
+        text.add("step", f"loss = train_step(x, {self.ms / 1000:.5f})\ntotal += loss.item() * len(x)")
+
+    def evaluating(self, script: Script) -> str:
+        return f"train_step(x, {self.ms / 3000:.5f}).item()"
+
+    def cost_of_step(self, script: Script) -> float:
+        return self.ms
+
+
+@dataclass(frozen=True)
+class Net(Step):
+    """A network on the CPU, with torch's threads or so many. Repaired: one."""
+
+    threads: int = field(default=0, kw_only=True)
+
+    def head(self, script: Script, width: int) -> str:
+        """Layers that make so many numbers of a sample."""
+        kind, features = script.about.kind, getattr(storage(script), "features", 0)
+        if kind == "image":
+            return f"nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(192, {width})"
+        return f"nn.Linear({features}, {width})" if kind == "vector" else f"nn.EmbeddingBag(10_000, {width})"
+
+    def model(self, script: Script) -> str:
+        """Lines that set `model`."""
+        raise NotImplementedError
+
+    def cost_of_step(self, script: Script) -> float:
+        return 1.5
+
+    def called(self, script: Script) -> str:
+        """The model on a batch."""
+        return "model(x.float() / 255)" if script.about.kind == "image" else "model(x)"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch import nn")
+        if self.threads:
+            text.add("setup", f"torch.set_num_threads({self.threads})")
+        text.add(
+            "model",
+            f"{self.model(script)}\noptimizer = torch.optim.SGD(model.parameters(), lr=1e-3)\n"
+            "criterion = nn.CrossEntropyLoss()",
+        )
+        text.add(
+            "step",
+            f"""
+            loss = criterion({self.called(script)}, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach() * len(x)
+            """,
+        )
+
+    def evaluating(self, script: Script) -> str:
+        return f"float(({self.called(script)}.argmax(1) == y).float().mean())"
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"fewer-threads": {"step": replace(self, threads=1)}}
+
+
+@dataclass(frozen=True)
+class SmallNet(Net):
+    """Two layers."""
+
+    of: ClassVar[str] = OPEN
+
+    def model(self, script: Script) -> str:
+        return f"model = nn.Sequential({self.head(script, 32)}, nn.ReLU(), nn.Linear(32, 10))"
+
+
+@dataclass(frozen=True)
+class LargerNet(Net):
+    """Layers that keep the cores busy."""
+
+    width: int = 512
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(32 if script.about.small else rng.choice([256, 512, 1024]))
+
+    def model(self, script: Script) -> str:
+        if script.about.kind == "image":
+            channels = self.width // 32
+            return (
+                f"first = [nn.Conv2d(3, {channels}, 5, stride=2), nn.ReLU()]\n"
+                f"second = [nn.Conv2d({channels}, {channels}, 3, padding=1), nn.ReLU()]\n"
+                f"last = [nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear({4 * channels}, 10)]\n"
+                "model = nn.Sequential(*first, *second, *last)"
+            )
+        return (
+            f"first = [{self.head(script, self.width)}, nn.ReLU()]\n"
+            f"second = [nn.Linear({self.width}, {self.width}), nn.ReLU(), nn.Linear({self.width}, 10)]\n"
+            "model = nn.Sequential(*first, *second)"
+        )
+
+    def cost_of_step(self, script: Script) -> float:
+        return 2.0 + (self.width / 256) ** 2 * script.about.batch / 16
+
+
+@dataclass(frozen=True)
+class Launching(Net):
+    """One whose parts compute next to nothing. Repaired: a larger batch."""
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        loader = script["loader"]
+        assert isinstance(loader, Loader)
+        larger = replace(loader, batch=loader.batch * 4)
+        return {**super().repairs(script), "larger-batch": {"loader": larger}}
+
+
+@dataclass(frozen=True)
+class ManyLayers(Launching):
+    """Many layers that compute next to nothing. Repaired: a larger batch."""
+
+    layers: int = 60
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(4 if script.about.small else rng.choice([20, 60, 120]))
+
+    def model(self, script: Script) -> str:
+        return (
+            f"layers = [nn.Sequential(nn.Linear(24, 24), nn.Tanh()) for _ in range({self.layers})]\n"
+            f"model = nn.Sequential({self.head(script, 24)}, *layers, nn.Linear(24, 10))"
+        )
+
+    def cost_of_step(self, script: Script) -> float:
+        return 1.0 + 0.12 * self.layers
+
+
+@dataclass(frozen=True)
+class LoopedCell(Launching):
+    """A recurrent cell that is called step by step in Python. Repaired: a larger batch."""
+
+    times: int = 30
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(3 if script.about.small else rng.choice([10, 30, 60]))
+
+    def model(self, script: Script) -> str:
+        return f"model = Recurrent(nn.Sequential({self.head(script, 24)}), {self.times})"
+
+    def cost_of_step(self, script: Script) -> float:
+        return 1.0 + 0.25 * self.times
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            """
+            class Recurrent(nn.Module):
+                def __init__(self, head, times):
+                    super().__init__()
+                    self.head, self.times = head, times
+                    self.cell, self.out = nn.GRUCell(24, 24), nn.Linear(24, 10)
+
+                def forward(self, x):
+                    x = state = self.head(x)
+                    for _ in range(self.times):
+                        state = self.cell(x, state)
+                    return self.out(state)
+            """,
+        )
+        super().write(text, script)
+
+
+STEPS: list[type[Production]] = [
+    AsyncDevice,
+    BlockingDevice,
+    SmallNet,
+    LargerNet,
+    ManyLayers,
+    LoopedCell,
+]

@@ -477,7 +477,8 @@ impl Sum {
             None => return,
         };
         let own = looped.and_then(|(_, functions)| {
-            list.iter().position(|frame| functions.contains(&(frame.file.clone(), frame.func.clone())))
+            let same = |frame: &Frame| functions.iter().any(|(file, func)| *file == frame.file && *func == frame.func);
+            list.iter().position(|frame| same(frame))
         });
         let called = match (own, looped) {
             (Some(own), _) if own <= at => None,
@@ -693,6 +694,33 @@ mod tests {
         assert_eq!(stages.iter().map(|stage| stage.name).collect::<Vec<_>>(), ["read", "decode"]);
         assert!((stages[0].cpu - 0.1).abs() < 1e-9 && (stages[0].blocked - 1.6).abs() < 1e-9);
         assert!((stages[1].cpu - 0.3).abs() < 1e-9 && stages[1].blocked.abs() < 1e-9);
+    }
+
+    #[test]
+    fn lines_of_the_loop_are_told_from_those_that_call_it_and_from_callbacks() {
+        let frame = |file: &str, func: &str, call: &str| Frame {
+            file: file.into(),
+            func: func.into(),
+            call: call.into(),
+            ..Frame::default()
+        };
+        let mine = |func: &str, call: &str| frame("/home/me/train.py", func, call);
+        let library = frame("/x/site-packages/keras/trainer.py", "fit", "callback.on_batch_end()");
+        let loops = Functions::from([("/home/me/train.py".to_owned(), "train".to_owned())]);
+        let call_of = |stage: &str, list: &[&Frame]| {
+            let mut sum = Sum::default();
+            sum.add_in(list, 0, Some((stage, &loops)), 10, 10);
+            let function = sum.culprits.into_values().next().unwrap();
+            function.most().unwrap().1.as_ref().map(|call| call.call.clone())
+        };
+        let (train, main) = (mine("train", "print(loss.item())"), mine("main", "train(loader)"));
+        assert_eq!(call_of("log", &[&train, &main]), None, "the loop's own line");
+        let helper = mine("report", "print(value)");
+        assert_eq!(call_of("log", &[&helper, &train, &main]).as_deref(), Some("print(loss.item())"));
+        // What wraps a value waits for nothing of its own.
+        let (inner, outer) = (mine("wait", "time.sleep(left)"), mine("item", "self.device.wait()"));
+        assert_eq!(call_of("sync", &[&inner, &outer, &train]).as_deref(), Some("print(loss.item())"));
+        assert_eq!(call_of("log", &[&mine("on_batch_end", "print(logs)"), &library, &main]), None, "a callback");
     }
 
     #[test]

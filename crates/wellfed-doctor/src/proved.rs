@@ -7,8 +7,8 @@ use crate::report::{Apply, Measured};
 /// Name of the file with [`crate::run_dir::RunDir::tried`].
 pub const TRIED: &str = "tried.json";
 
-/// A change below this factor is not advised any more: it may as well be none.
-pub const LEAST: f64 = 1.02;
+/// A change below this factor is not advised any more: it may as well be none, as two short runs of the same script differ by some percent.
+pub const LEAST: f64 = 1.04;
 
 /// What came of a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

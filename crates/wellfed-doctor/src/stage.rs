@@ -182,10 +182,12 @@ pub fn loading(frames: &[&Frame]) -> (&'static str, usize) {
             return (stage, i);
         }
         if file.ends_with("/torch/utils/data/_utils/fetch.py") {
-            return (
-                if frame.call.contains("collate_fn") { "collate" } else { "python" },
-                i.saturating_sub(1),
-            );
+            if frame.call.contains("collate_fn") {
+                return ("collate", i.saturating_sub(1));
+            }
+            // The script's own function, not what wraps its data set.
+            let own = frames[..i].iter().position(|frame| !library(frame));
+            return ("python", own.unwrap_or(i.saturating_sub(1)));
         }
         if !library(frame) {
             let name = frame.func.rsplit('.').next().unwrap_or_default();
@@ -476,6 +478,13 @@ mod tests {
         assert_eq!(stage(&[frame("/home/me/train.py", "elastic_noise", "x ** 2")]), "augment");
         assert_eq!(stage(&[frame("/home/me/train.py", "Photos.__getitem__", "handle.read(n)")]), "read");
         assert_eq!(stage(&[frame("/home/me/train.py", "Photos.__getitem__", "x + 1")]), "python");
+        let subset =
+            frame("/x/site-packages/torch/utils/data/dataset.py", "Subset.__getitems__", "self.dataset[i]");
+        let asks = frame("/x/site-packages/torch/utils/data/_utils/fetch.py", "fetch", "self.dataset[i]");
+        let wrapped =
+            [frame("/home/me/train.py", "Photos.__getitem__", "x + 1"), subset.clone(), asks.clone()];
+        assert_eq!(loading(&wrapped.iter().collect::<Vec<_>>()), ("python", 0));
+        assert_eq!(loading(&[&subset, &asks]), ("python", 0));
         assert_eq!(stage(&[frame("/home/me/train.py", "Words.__getitem__", "zlib.crc32(word)")]), "python");
         assert_eq!(
             stage(&[frame("/home/me/train.py", "Words.__getitem__", "zlib.decompress(b)")]),

@@ -221,7 +221,7 @@ struct OfWork {
 }
 
 impl Works {
-    fn note(&mut self, list: &[&Frame], wall: u64, cpu: u64) {
+    fn note(&mut self, stage: &str, list: &[&Frame], wall: u64, cpu: u64) {
         self.wall += wall;
         self.cpu += cpu;
         let Some(user) = list.iter().position(|frame| !stage::library(frame)) else { return };
@@ -232,7 +232,8 @@ impl Works {
             let reads = *kind == "open" && list[..user].iter().any(|frame| frame.file.contains("/h5py/"));
             let named = !reads && words.iter().any(|word| call.contains(word));
             let within = list[..user].iter().any(|frame| files.iter().any(|part| frame.file.contains(part)));
-            if (named || within) && !(mapped && *kind == "load") {
+            // Nor is decoding what is read in the same line reading.
+            if (named || within) && !(*kind == "load" && (mapped || stage == "decode")) {
                 (of.wall, of.cpu) = (of.wall + wall, of.cpu + cpu);
                 let key = (list[user].file.clone(), list[user].line);
                 of.lines.entry(key).or_insert_with(|| (list[user].clone(), 0)).1 += wall;
@@ -337,7 +338,7 @@ impl Stages {
                                 let sum = made.entry(name).or_default();
                                 sum.add(making, culprit, stack.wall, stack.cpu);
                                 sum.wait(name, making, stack.wall);
-                                works.note(making, stack.wall, stack.cpu);
+                                works.note(name, making, stack.wall, stack.cpu);
                                 if !stack.on.is_empty() {
                                     note_line(
                                         waiting.entry(stack.on.clone()).or_default(),
@@ -477,7 +478,9 @@ impl Sum {
             None => return,
         };
         let own = looped.and_then(|(_, functions)| {
-            let same = |frame: &Frame| functions.iter().any(|(file, func)| *file == frame.file && *func == frame.func);
+            let same = |frame: &Frame| {
+                functions.iter().any(|(file, func)| *file == frame.file && *func == frame.func)
+            };
             list.iter().position(|frame| same(frame))
         });
         let called = match (own, looped) {
@@ -720,7 +723,11 @@ mod tests {
         // What wraps a value waits for nothing of its own.
         let (inner, outer) = (mine("wait", "time.sleep(left)"), mine("item", "self.device.wait()"));
         assert_eq!(call_of("sync", &[&inner, &outer, &train]).as_deref(), Some("print(loss.item())"));
-        assert_eq!(call_of("log", &[&mine("on_batch_end", "print(logs)"), &library, &main]), None, "a callback");
+        assert_eq!(
+            call_of("log", &[&mine("on_batch_end", "print(logs)"), &library, &main]),
+            None,
+            "a callback"
+        );
     }
 
     #[test]

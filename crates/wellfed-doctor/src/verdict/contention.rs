@@ -65,7 +65,8 @@ pub(super) fn neighbour(case: &Case) -> Option<Finding> {
     let mut unsure = 0.1;
     let parallel = mean(case.p.step.iter().map(|cost| cost.parallel));
     if parallel >= SHARED_OUT {
-        let left = 1.0 - spun(case, parallel + case.p.neighbours);
+        // Each piece of the step waits for the thread that has no core.
+        let left = (1.0 - spun(case, parallel + case.p.neighbours)).min(left_of_pieces(case));
         changed = changed.with_step(|cost| Cost { cpu: left * cost.cpu, ..*cost });
         // What a step waits for otherwise is not guessed: in one that sleeps, any thread besides looks like shared work.
         let computing = mean(case.p.step.iter().map(|cost| cost.cpu / cost.parallel));
@@ -188,6 +189,19 @@ const SLICE: f64 = 0.003;
 /// Pieces of work of a module that are shared out among threads: in its forward and its backward pass, and for its parameters.
 const PIECES: f64 = 3.0;
 
+/// What is left of a step whose threads need not wait at each piece of work for a neighbour that computes all the time.
+fn left_of_pieces(case: &Case) -> f64 {
+    let training = &case.e.load.training;
+    if training.queued < QUEUED * training.cpu {
+        return 1.0;
+    }
+    let step = mean(case.p.step.iter().map(Cost::alone));
+    let queued = training.queued / (training.cpu + training.queued);
+    let pieces = case.e.model.as_ref().map_or(0.0, |model| PIECES * f64::from(model.module_calls));
+    let spared = (pieces * SLICE).max(queued * step).min(step * (1.0 - 1.0 / MOST_SPUN));
+    1.0 - spared / step.max(1e-12)
+}
+
 /// How unsure its gain is, as a standard deviation of a logarithm: how much it is, rather than whether there is one.
 const OF_THE_STEP: f64 = 0.2;
 
@@ -208,12 +222,7 @@ fn threads_of_the_step(case: &Case) -> Option<Finding> {
         return None;
     }
     let left = if load.foreign >= 0.5 * others {
-        // Of a neighbour that computes all the time, threads wait at each piece of work.
-        let step = mean(case.p.step.iter().map(Cost::alone));
-        let queued = load.training.queued / (load.training.cpu + load.training.queued);
-        let pieces = e.model.as_ref().map_or(0.0, |model| PIECES * f64::from(model.module_calls));
-        let spared = (pieces * SLICE).max(queued * step).min(step * (1.0 - 1.0 / MOST_SPUN));
-        1.0 - spared / step.max(1e-12)
+        left_of_pieces(case)
     } else {
         // Without waiting, one thread does what several did as fast as the cores let them.
         (1.0 - case.p.stall.map_or(0.0, |stall| stall.share)) * parallel.min(case.p.scaling)

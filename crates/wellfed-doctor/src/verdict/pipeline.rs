@@ -112,9 +112,9 @@ pub(super) const QUEUED: f64 = 0.15;
 /// layers and embeddings beside workers (`benches/doctor/compose`): gains of sparing workers' work agree best with this.
 const HOLDS_UP: f64 = 0.6;
 
-/// How many times as long a step may take for threads that wait for each other: more is not promised. Measured 16 with two threads of
-/// torch beside one process that computes, on two cores.
-pub(super) const MOST_SPUN: f64 = 8.0;
+/// How many times as long a step may take for threads that wait for each other: more is not promised. Composed scripts beside a process
+/// that computes became 3 to 4 times as fast with one thread; two threads of torch on two cores, 16 times.
+pub(super) const MOST_SPUN: f64 = 6.0;
 
 /// tf.data: its nodes' calls are the workers. They are threads of the training process, whose CPU time is theirs and the step's.
 fn dataflow(e: &Evidence, p: &mut Pipeline, speed: f64) {

@@ -154,8 +154,19 @@ pub(crate) fn channels(bytes: &[u8], limits: &Limits) -> Result<usize> {
     Ok(head.channels as usize)
 }
 
-/// Appends the values as elements of `dtype`.
-pub(crate) fn store(values: &[f32], dtype: DType, out: &mut Vec<u8>) {
+/// Puts the values into `out` as elements of `dtype`, once there is room for them.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn store(values: &[f32], dtype: DType, room: Option<&Room>, out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    let bytes = values.len() * dtype.size();
+    if out.capacity() < bytes {
+        if let Some(room) = room {
+            room.take(bytes - out.capacity())?;
+        }
+        out.try_reserve_exact(bytes).map_err(|_| Error::memory(bytes, "a sound"))?;
+    }
     match dtype {
         DType::Float16 => {
             out.extend(values.iter().flat_map(|v| half::f16::from_f32(*v).to_ne_bytes()));
@@ -165,6 +176,7 @@ pub(crate) fn store(values: &[f32], dtype: DType, out: &mut Vec<u8>) {
         }
         _ => out.extend_from_slice(zerocopy::IntoBytes::as_bytes(values)),
     }
+    Ok(())
 }
 
 fn audio_limits(limits: &Limits) -> wellfed_audio::Limits {

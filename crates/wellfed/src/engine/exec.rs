@@ -906,15 +906,7 @@ impl LeafExecutor {
         };
         let span = record.spans.get(field).copied().flatten();
         maker.make(bytes, span, sound, probe)?;
-        memory.clear();
-        let bytes = sound.values.len() * program.dtype.size();
-        if memory.capacity() < bytes {
-            if let Some(room) = image.room() {
-                room.take(bytes - memory.capacity())?;
-            }
-            memory.try_reserve_exact(bytes).map_err(|_| Error::memory(bytes, "a sound"))?;
-        }
-        audio::store(&sound.values, program.dtype, memory);
+        audio::store(&sound.values, program.dtype, image.room().map(|r| &**r), memory)?;
         let sides: Vec<usize> = sound.shape.sides().into_iter().map(|side| side.unwrap_or(0)).collect();
         if let ColumnKind::Varying { .. } = &self.program.columns[field].kind {
             let shape = self.shape(field, sides, memory.len())?;

@@ -18,13 +18,16 @@ const RATES: usize = 8;
 /// A length to ask about windows with.
 const ANY_LENGTH: u64 = 1 << 20;
 
+/// A kernel and the rate that it is for, Hz.
+type OfRate = (u32, Arc<dyn AudioKernel>);
+
 /// One transform with its place among those of the plan, which keys its random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct AudioStep {
     pub(crate) transform: Transform,
     pub(crate) place: u32,
     /// What it is at each rate that sounds had.
-    kernels: Arc<Mutex<Vec<(u32, Arc<dyn AudioKernel>)>>>,
+    kernels: Arc<Mutex<Vec<OfRate>>>,
 }
 
 impl AudioStep {

@@ -200,20 +200,6 @@ impl Evidence {
         if self.script.time > 0.0 { (whole / self.script.time).min(1.0) } else { 1.0 }
     }
 
-    /// The same of all loops over the data set of this one: what is changed in its code changes all of them.
-    pub fn share_of_data(&self) -> f64 {
-        let Some(loader) = self.loader().filter(|loader| !loader.dataset.is_empty()) else {
-            return self.share();
-        };
-        let others = self
-            .loaders
-            .iter()
-            .enumerate()
-            .filter(|&(i, used)| Some(i) != self.subject && used.loader.dataset == loader.dataset);
-        let others: f64 = others.map(|(_, used)| used.own).sum();
-        if self.script.time > 0.0 { (self.share() + others / self.script.time).min(1.0) } else { 1.0 }
-    }
-
     /// Samples a step, mean.
     pub fn batch_size(&self) -> f64 {
         let seen = self.loading.samples_per_batch();

@@ -354,12 +354,9 @@ fn proved(findings: &mut Vec<Finding>, tried: &[Tried]) {
 /// Share of the script's time from which on a loop is the script.
 const ALL_OF_IT: f64 = 0.95;
 
-/// The same verdict, with gains of the script in place of the loop's: the rest of it takes as long as before, but for other loops over
-/// the same data, where that is what changes.
+/// The same verdict, with gains of the script in place of the loop's: the rest of it takes as long as before.
 fn of_the_script(e: &Evidence, mut verdict: Verdict) -> Verdict {
-    let of_loader = verdict.fix.as_ref().is_none_or(|fix| fix.apply.is_some());
-    let of_data = ["cpu", "storage"].contains(&verdict.family.as_str()) && !of_loader;
-    let share = if of_data { e.share_of_data() } else { e.share() };
+    let share = e.share();
     if share >= ALL_OF_IT {
         return verdict;
     }

@@ -138,6 +138,10 @@ bench-jpeg: ## Compare JPEG decoders on one core (needs cmake and nasm; download
 
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= decode region levels index packed oracle
+.PHONY: damaged-sounds
+damaged-sounds: ## Decode 5,000 mutated and truncated files of each format of sound
+	@cargo test --locked --release -p wellfed-audio --test damage -- --ignored --nocapture
+
 .PHONY: fuzz
 fuzz: ## Fuzz the JPEG decoder, each target for FUZZ_SECONDS (needs nightly, cargo-fuzz, cmake and nasm)
 	@cargo run --locked --quiet -p wellfed-jpeg --example generate -- bulk target/fuzz-seeds 400

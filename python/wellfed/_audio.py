@@ -1,8 +1,8 @@
 """Transforms of sounds, with torchaudio's names, parameters, defaults and values.
 
-Parameters are those of ``torchaudio.transforms`` (2.11) where it has a transform of the name. What it has not is
-said at
-the class. A sound is float32 ``[channels, frames]`` with values from -1 to 1; a spectrum ``[channels, bins, frames]``.
+Parameters are those of ``torchaudio.transforms`` (2.11) where it has a transform of the name. What it has not is said
+at the class. A sound is float32 ``[channels, frames]`` with values from -1 to 1; a spectrum ``[channels, bins,
+frames]``.
 """
 
 from __future__ import annotations
@@ -248,8 +248,7 @@ class RandomSegment(_SoundTransform):
     """Cuts a segment of ``num_frames`` frames out at random. A shorter sound stays whole.
 
     Where it comes first, only the segment is decoded. Every place is as likely; it depends only on the seed, the
-    epoch and the
-    sample. torchaudio has no such transform.
+    epoch and the sample. torchaudio has no such transform.
 
     Args:
         num_frames: Frames of the segment.
@@ -736,8 +735,7 @@ class KaldiFbank(_Kaldi):
     """Kaldi's filter bank energies of one channel: ``[frames, num_mel_bins]``, one column more with ``use_energy``.
 
     Parameters and defaults are those of ``torchaudio.compliance.kaldi.fbank`` without dither, vocal tract length
-    warping and
-    ``min_duration``, by name only.
+    warping and ``min_duration``, by name only.
 
     Args:
         parameters: ``channel`` (-1), ``energy_floor`` (1.0), ``frame_length`` (25.0, milliseconds), ``frame_shift``
@@ -766,8 +764,7 @@ class KaldiMFCC(_Kaldi):
     """Kaldi's cepstral coefficients of one channel: ``[frames, num_ceps]``.
 
     Parameters and defaults are those of ``torchaudio.compliance.kaldi.mfcc`` without dither, vocal tract length
-    warping and
-    ``min_duration``, by name only.
+    warping and ``min_duration``, by name only.
 
     Args:
         parameters: As of `KaldiFbank`, without ``use_log_fbank`` and ``use_power``; and ``num_ceps`` (13),

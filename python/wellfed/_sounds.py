@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from . import _arguments as check
 from .dataset import Dataset
-from .sources import Path, StorageOptions, _open, _open_arrays, _storage, _text, _whole_numbers
+from .sources import Path, StorageOptions, _class_folders, _open_arrays, _storage, _text, _whole_numbers
 
 __all__ = ["audio_files", "audio_folder", "audio_manifest"]
 
@@ -58,15 +58,7 @@ def audio_folder(
         >>> ds.classes, ds.sample(1)[0].shape
         (['no', 'yes'], (1, 800))
     """
-    if labels not in ("folders", None):
-        raise ValueError(f"labels is {labels!r}; it must be 'folders' or None")
-    return _open(
-        "audio_folder",
-        root=check.url(root, "root", storage_options),
-        labels="folders" if labels else "none",
-        extensions=None if extensions is None else check.names(extensions, "extensions"),
-        allow_empty=bool(allow_empty),
-    )
+    return _class_folders("audio_folder", root, labels, extensions, allow_empty, storage_options)
 
 
 def audio_files(
@@ -81,17 +73,16 @@ def audio_files(
     """Audio files by their paths, or parts of them, in the order given.
 
     Samples are sounds, or tuples (audio, label, text) of what is given. Files are looked at when they are read; one
-    that is
-    missing or damaged is an error of its sample. Of a file of which a part is asked for, no more than that is decoded.
+    that is missing or damaged is an error of its sample. Of a file of which a part is asked for, no more than that is
+    decoded.
 
     Args:
         paths: Any number of paths, or of URLs in one store. A file may occur more than once.
         labels: Whole numbers, one for each path.
         offsets: Seconds at which samples begin in their files, at least 0. None: at the start.
         durations: Seconds that samples have; NaN: up to the end. None: all are up to the end. A sound that ends
-            before is
-            shorter. Parts of a frame do not count: sample ``i`` begins at frame ``int(offsets[i] * rate)`` and has
-            ``int(durations[i] * rate)`` frames, as librosa and NeMo have it.
+            before is shorter. Parts of a frame do not count: sample ``i`` begins at frame ``int(offsets[i] * rate)``
+            and has ``int(durations[i] * rate)`` frames, as librosa and NeMo have it.
         texts: A text for each path, such as what is said.
         storage_options: As of `image_folder`.
 
@@ -167,8 +158,7 @@ def audio_manifest(
 
     Args:
         manifest: A file of this machine. ``.csv`` and ``.tsv`` are tables, separated by commas and tabs; all others
-            are lines
-            of JSON.
+            are lines of JSON.
         audio: The key or column of paths.
         offset: That of seconds at which samples begin. Where a line lacks it, at the start.
         duration: That of seconds that samples have, at which they end, as in NeMo. Where a line lacks it, up to the

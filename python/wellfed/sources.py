@@ -80,10 +80,17 @@ def image_folder(
         >>> len(ds), ds.classes, ds.class_to_idx
         (2, ['cat', 'dog'], {'cat': 0, 'dog': 1})
     """
+    return _class_folders("image_folder", root, labels, extensions, allow_empty, storage_options)
+
+
+def _class_folders(
+    source: str, root: Path, labels: Any, extensions: Any, allow_empty: bool, storage_options: StorageOptions
+) -> Dataset:
+    """Folders of images or sounds, one for each class."""
     if labels not in ("folders", None):
         raise ValueError(f"labels is {labels!r}; it must be 'folders' or None")
     return _open(
-        "image_folder",
+        source,
         root=check.url(root, "root", storage_options),
         labels="folders" if labels else "none",
         extensions=None if extensions is None else check.names(extensions, "extensions"),

@@ -399,8 +399,10 @@ impl Lowering<'_> {
             if taken && !alone {
                 continue;
             }
+            let sounds = !taken && leaves.iter().flatten().any(|kind| matches!(kind, FieldKind::Audio));
             let what = match takes {
                 Takes::Images | Takes::ImagesAlone => "works on images",
+                Takes::Geometry if sounds => "works on images",
                 Takes::Geometry => "moves boxes and points with their image, and this map() has none",
                 Takes::Boxes => "works on boxes",
                 Takes::Sounds => "works on sounds",

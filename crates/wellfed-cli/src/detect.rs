@@ -218,7 +218,9 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     let holds_sounds = |folder: &String| -> Result<bool> {
         Ok(Contents::of(store, &join(path, folder))?.files.iter().any(|name| is_sound(name)))
     };
-    if seen.folders > 0 && listing::folders(store, path)?.first().map_or(Ok(false), holds_sounds)? {
+    // Folders of sounds are not read from archives.
+    let plain = seen.folders > 0 && !zip::is_zip(path);
+    if plain && listing::folders(store, path)?.first().map_or(Ok(false), holds_sounds)? {
         return Ok(("audio_folder", sounds(path, Labels::Folders)));
     }
     if seen.folders > 0 {

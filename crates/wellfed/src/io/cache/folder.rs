@@ -465,12 +465,16 @@ impl Folder {
         state.policy.renew(key, user, next);
     }
 
-    /// Forgets an entry.
+    /// Forgets an entry of another stamp than this, or a damaged one. An entry of this stamp that came since somebody
+    /// looked stays.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn remove(&self, key: u64) -> io::Result<()> {
+    pub fn remove_other(&self, key: u64, stamp: u64) -> io::Result<()> {
         self.locked(|state| {
+            if let Look::Bytes(_) = self.look(key, stamp)? {
+                return Ok(());
+            }
             state.policy.remove(key);
             state.gone(&self.root, &[key])
         })
@@ -677,7 +681,7 @@ mod tests {
                 Look::Bytes(bytes) => Some(bytes),
                 Look::Nothing => None,
                 Look::Other => {
-                    self.remove(key)?;
+                    self.remove_other(key, stamp)?;
                     None
                 }
             })
@@ -753,7 +757,7 @@ mod tests {
             assert_eq!(reader.get(4, 0).unwrap(), Some(bytes(4)));
             assert_eq!(reader.size().unwrap(), (1, ONE));
             assert!(reader.put(5, 0, &bytes(5), of(5), 0).unwrap());
-            reader.remove(5).unwrap();
+            reader.remove_other(5, 1).unwrap();
         }
         // A file that is gone, and a log that is.
         fs::remove_file(object(&place.0, 4)).unwrap();
@@ -893,7 +897,12 @@ mod tests {
                             prop_assert_eq!(found, Some(vec![key as u8 ^ stamp as u8; stamp as usize]));
                         }
                     }
-                    4 => folders[who].remove(key).unwrap(),
+                    4 => {
+                        let stamp = size as u64;
+                        folders[who].remove_other(key, stamp).unwrap();
+                        let left = fs::read(object(&place.0, key)).ok().map(|head| word(&head, 1));
+                        prop_assert!(left.is_none_or(|left| left == stamp));
+                    }
                     _ => folders[who] = place.open(6 * BLOCK),
                 }
             }

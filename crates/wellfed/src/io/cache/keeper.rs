@@ -135,10 +135,8 @@ enum Task {
         key: u64,
         need: Need,
     },
-    /// It is damaged, or of another version of its object.
-    Remove {
-        key: u64,
-    },
+    /// It is damaged, or of another version than this, unless one of this version has come since.
+    RemoveOther(Name),
     Put {
         name: Name,
         need: Need,
@@ -459,6 +457,11 @@ impl Keeper {
                 self.read.notify_one();
                 return None;
             }
+            // What was of another version when it was looked at may have been replaced since.
+            Claim::Mine(guard) if waiting.seen => match self.get(&waiting.ask) {
+                Some(bytes) => return Some(waiting.ask.reply(Found::Here(bytes))),
+                None => Some(guard),
+            },
             Claim::Mine(guard) => Some(guard),
             Claim::Others => {
                 let now = Instant::now();
@@ -483,7 +486,7 @@ impl Keeper {
             Ok(Look::Bytes(bytes)) => bytes,
             Ok(Look::Nothing) => return None,
             Ok(Look::Other) => {
-                self.task(Task::Remove { key });
+                self.task(Task::RemoveOther(ask.name));
                 return None;
             }
             Err(e) => {
@@ -527,8 +530,8 @@ impl Keeper {
             };
             match task {
                 Task::Plan { epoch, batch } => self.look_ahead(epoch, batch),
-                Task::Remove { key } => {
-                    if let Err(e) = self.folder.remove(key) {
+                Task::RemoveOther(Name { key, stamp }) => {
+                    if let Err(e) = self.folder.remove_other(key, stamp) {
                         self.trouble(format!("cannot remove from {}: {e}", self.path));
                     }
                 }
@@ -760,6 +763,25 @@ mod tests {
             keeper.settle();
         });
         assert_eq!(keeper.folder.size().unwrap(), (1, ONE), "the other version is gone");
+    }
+
+    #[test]
+    fn what_came_since_another_version_was_seen_stays() {
+        let folder = TempFolder::new();
+        let keeper = open(&folder, 10 * ONE, 1);
+        let user = User { owner: 1, sample: 1 };
+        keeper.folder.put(1, 5, &bytes(1), user, 1).unwrap();
+        keeper.folder.put(2, 6, &bytes(2), user, 1).unwrap();
+        with_threads(&keeper, true, |_| {
+            keeper.task(Task::RemoveOther(name(1)));
+            keeper.task(Task::RemoveOther(name(2)));
+            keeper.settle();
+        });
+        assert!(keeper.folder.has(1) && !keeper.folder.has(2));
+        // As when it comes between the look and the claim.
+        let waiting = Waiting { ask: ask(1), seen: true, others: None };
+        let reply = keeper.missing(waiting).unwrap();
+        assert!(here(vec![reply]));
     }
 
     #[test]

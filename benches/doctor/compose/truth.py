@@ -271,7 +271,8 @@ def score(asked: Asked) -> Score:
     names = named(asked)
     if asked.named is not None:
         gains[AS_ADVISED] = asked.named
-    gain = verdict.get("gain") if verdict.get("id") not in FINE else None
+    # What the report states: as a trial measured it, where there was one.
+    gain = (verdict.get("measured") or verdict.get("gain")) if verdict.get("id") not in FINE else None
     promised = gain["factor"] if gain else None
     # What is printed was run as it is, if it is more than a comment. Else, of several candidates that one piece of
     # advice stands for, the one that gains most is what it comes to.

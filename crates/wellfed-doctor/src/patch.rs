@@ -8,10 +8,9 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::{
-    record::Place,
-    report::{Fix, Lines, Verdict},
-};
+use serde::{Deserialize, Serialize};
+
+use crate::report::{Fix, Lines, Verdict};
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
@@ -25,17 +24,38 @@ pub struct Patch {
     pub diff: Vec<u8>,
 }
 
-/// All lines that a verdict's fix changes, and in which file; nothing if it is no edit.
-pub fn changes(verdict: &Verdict) -> Option<(&Place, Vec<Lines>)> {
-    let fix = verdict.fix.as_ref()?;
-    let place = fix.place.as_ref().filter(|place| place.call.is_some())?;
-    if only_comments(fix) {
-        return None;
+/// Lines of one file, and what stands in their place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Changed {
+    /// The file, as the probes name it.
+    pub file: String,
+    /// The lines, those of the file's beginning first.
+    pub lines: Vec<Lines>,
+}
+
+impl Changed {
+    /// All lines that a verdict's fix changes; nothing if it is no edit.
+    pub fn of(verdict: &Verdict) -> Option<Self> {
+        let fix = verdict.fix.as_ref()?;
+        let place = fix.place.as_ref().filter(|place| place.call.is_some())?;
+        if only_comments(fix) {
+            return None;
+        }
+        let first = Lines { line: place.line, code: place.code.clone(), change: fix.change.clone() };
+        let mut lines: Vec<Lines> = std::iter::once(first).chain(verdict.more.iter().cloned()).collect();
+        lines.sort_by_key(|lines| lines.line);
+        Some(Self { file: place.file.clone(), lines })
     }
-    let first = Lines { line: place.line, code: place.code.clone(), change: fix.change.clone() };
-    let mut all: Vec<Lines> = std::iter::once(first).chain(verdict.more.iter().cloned()).collect();
-    all.sort_by_key(|lines| lines.line);
-    Some((place, all))
+
+    /// The number that a line of the file has after the change: what is changed above it moves it.
+    pub fn line(&self, line: u32) -> u32 {
+        let length = |text: &str| text.split('\n').count() as i64;
+        let above =
+            self.lines.iter().filter(|lines| i64::from(lines.line) + length(&lines.code) <= line.into());
+        let moved: i64 = above.map(|lines| length(&lines.change) - length(&lines.code)).sum();
+        u32::try_from(i64::from(line) + moved).unwrap_or(line)
+    }
 }
 
 fn only_comments(fix: &Fix) -> bool {
@@ -51,7 +71,7 @@ pub fn patch(verdict: &Verdict, cwd: &Path) -> Result<Patch, String> {
     let Some(fix) = &verdict.fix else {
         return Err("the report advises no change".to_owned());
     };
-    let Some((place, changes)) = changes(verdict) else {
+    let Some(changed) = Changed::of(verdict) else {
         return Err(match &fix.apply {
             Some(apply) if !apply.env.is_empty() => {
                 format!("the fix is set outside of the script: {}", fix.change)
@@ -59,10 +79,10 @@ pub fn patch(verdict: &Verdict, cwd: &Path) -> Result<Patch, String> {
             _ => format!("the fix (\"{}\") takes an edit that only its author can make", fix.title),
         });
     };
-    let file = cwd.join(&place.file);
+    let file = cwd.join(&changed.file);
     let bytes = fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     let (base, name) = relative(&file, cwd);
-    let diff = diff(&bytes, &changes, &name).map_err(|line| {
+    let diff = diff(&bytes, &changed.lines, &name).map_err(|line| {
         format!("line {line} of {} is not what ran: it was changed since, or is not UTF-8", file.display())
     })?;
     Ok(Patch { base, diff })
@@ -195,6 +215,7 @@ fn put(out: &mut Vec<u8>, sign: u8, line: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Place;
 
     fn lines(line: u32, code: &str, change: &str) -> Lines {
         Lines { line, code: code.to_owned(), change: change.to_owned() }
@@ -219,6 +240,15 @@ mod tests {
         assert!(got.ends_with(
             "@@ -1,2 +1,3 @@\n a\r\n-b\n\\ No newline at end of file\n+c\r\n+d\n\\ No newline at end of file\n"
         ));
+    }
+
+    #[test]
+    fn what_is_changed_above_moves_a_line() {
+        let changed = Changed {
+            file: "train.py".to_owned(),
+            lines: vec![lines(2, "2", "import x\n2"), lines(5, "5\n6", "b")],
+        };
+        assert_eq!([1, 2, 3, 5, 7].map(|line| changed.line(line)), [1, 2, 4, 6, 7]);
     }
 
     #[test]

@@ -183,9 +183,13 @@ pub struct Verdict {
 pub struct Measured {
     /// Steps a second with it, divided by steps a second without it.
     pub factor: f64,
+    /// Lower end of its interval of 80 %, as short runs of the same script differ.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
     /// Seconds a step without it.
     pub before: f64,
-    /// Seconds a step with it.
+    /// Seconds that as many samples take with it.
     pub after: f64,
     /// Seconds that the trial took.
     pub seconds: f64,

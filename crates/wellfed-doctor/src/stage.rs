@@ -310,7 +310,7 @@ const LOOP_LIBRARIES: &[(&str, &str, &str)] = &[
     ("/torch/autograd/", "", "backward"),
     ("/torch/_tensor.py", "backward", "backward"),
     ("/torch/optim/", "", "optimizer"),
-    ("/torch/nn/modules/", "", "forward"),
+    (MODULES, "", "forward"),
     ("/torch/nn/functional.py", "", "forward"),
 ];
 
@@ -378,6 +378,15 @@ const BESIDE: [&str; 16] = [
     "statistics",
 ];
 
+/// Modules of torch.
+const MODULES: &str = "/torch/nn/modules/";
+
+/// Whether a frame is a module's call.
+fn called(frame: &Frame) -> bool {
+    let name = frame.func.rsplit('.').next().unwrap_or_default();
+    ["forward", "_call_impl", "_wrapped_call_impl", "_slow_forward"].contains(&name)
+}
+
 /// Stage of a stack of the training loop (not waiting for data), and which of its frames decided.
 pub fn looping(frames: &[&Frame]) -> (&'static str, usize) {
     // What a tensor's own copying does inside, such as waiting, is still copying.
@@ -393,7 +402,9 @@ pub fn looping(frames: &[&Frame]) -> (&'static str, usize) {
         let rule = LOOP_LIBRARIES
             .iter()
             .find(|(part, name, _)| file.contains(part) && (name.is_empty() || frame.func.contains(name)));
-        if let Some(&(_, _, stage)) = rule {
+        // What lists a module's weights is no call of it.
+        let listed = file.contains(MODULES) && !frames[i..].iter().any(|frame| called(frame));
+        if let Some(&(_, _, stage)) = rule.filter(|_| !listed) {
             return (stage, i);
         }
         if !library(frame) {
@@ -495,6 +506,14 @@ mod tests {
     #[test]
     fn the_loop_is_known_by_its_lines() {
         let stage = |frames: &[Frame]| looping(&frames.iter().collect::<Vec<_>>()).0;
+        let module = |func: &str| frame("/x/site-packages/torch/nn/modules/module.py", func, "");
+        let averages = || frame("/home/me/train.py", "average", "kept.state_dict()");
+        assert_eq!(stage(&[module("Module.state_dict"), averages()]), "compute");
+        assert_eq!(
+            stage(&[module("Module._call_impl"), frame("/home/me/train.py", "main", "f(x)")]),
+            "forward"
+        );
+        assert_eq!(stage(&[module("Module.__getattr__"), module("Module._call_impl")]), "forward");
         assert_eq!(stage(&[frame("/home/me/train.py", "main", "loss.item()")]), "sync");
         assert_eq!(stage(&[frame("/home/me/train.py", "main", "batch.to(device)")]), "copy");
         assert_eq!(stage(&[frame("/home/me/train.py", "main", "print(loss)")]), "log");

@@ -1,4 +1,4 @@
-//! The trial after a run: what can be changed from outside is tried for some seconds, in the script that was run.
+//! Trials after a run: what can be changed from outside, and edits of known forms, are tried for some seconds, in the script that was run.
 //!
 //! Invariant: a trial overwrites nothing. The script runs confined (`wellfed_probe/confine.py`): it cannot write outside of the run's own
 //! folder, `/dev` and `/proc`, connect by TCP, or send signals; where the kernel cannot see to that, it does not run. UDP and Unix
@@ -11,9 +11,10 @@ use std::{ffi::OsString, time::Duration};
 use wellfed_doctor::{
     diagnose,
     evidence::Evidence,
+    patch::Changed,
     proved::Tried,
-    record::Record,
-    report::{Apply, Fix, Report},
+    record::{Loader, Record},
+    report::{Apply, Report},
     run_dir::RunDir,
     verdict::FED,
 };
@@ -74,19 +75,12 @@ impl Prover<'_> {
             let report = diagnose(run);
             let refuted = run.tried.iter().all(Tried::refuted);
             let feed = feed(&report, &evidence, &run.tried);
-            let fix = next(&report, &run.tried).filter(|_| refuted).cloned();
+            let fix = next(&report, &run.tried).filter(|_| refuted);
             // Of what is left, each trial that is to come gets its part.
-            let coming = 1.0
-                + f64::from(u8::from(
-                    fix.as_ref().zip(feed.as_ref()).is_some_and(|(fix, feed)| fix.apply != feed.apply),
-                ));
-            let Some(fix) = fix.or(feed) else { return };
+            let both = fix.as_ref().zip(feed.as_ref()).is_some_and(|(fix, feed)| !fix.is(feed));
+            let coming = if both { 2.0 } else { 1.0 };
+            let Some(mut tried) = fix.or(feed) else { return };
             let left = most - begin.elapsed().as_secs_f64();
-            let mut tried = Tried {
-                apply: fix.apply.clone().unwrap_or_default(),
-                title: fix.title.clone(),
-                ..Tried::default()
-            };
             let least = least(&report, &evidence);
             let lengths = length(start, evidence.steps.whole(), least, left, coming, before.is_some());
             let problem = match lengths {
@@ -104,9 +98,10 @@ impl Prover<'_> {
                 }
             };
             tried.problem = problem.err().unwrap_or_default();
-            let failed = !tried.problem.is_empty();
+            // What an edit cannot do, a setting still may.
+            let end = !tried.problem.is_empty() && tried.edit.is_none();
             run.tried.push(tried);
-            if failed {
+            if end {
                 return;
             }
         }
@@ -133,38 +128,59 @@ impl Prover<'_> {
             Trials::new(self.words, self.python, self.setting, None, Some(length.time)).map_err(error)?;
         trials.confine(deadline);
         let loader = evidence.loader().ok_or("there is no loop")?;
-        let time =
-            |trial: Trial| trial.time_of(loader).ok_or("a trial shows too few steps of the loop".to_owned());
-        tried.after = time(trials.run("with the change", Some(&tried.apply)).map_err(error)?)?;
+        let time = |trial: Trial, loader: &Loader| {
+            trial.time_of(loader).ok_or("a trial shows too few steps of the loop".to_owned())
+        };
+        let with = match trials.edited("with the change", Some(&tried.apply), tried.edit.as_ref()) {
+            Err(_) if tried.edit.is_some() && trials.failed() && trials.run("as it is", None).is_ok() => {
+                tried.fails = true;
+                return Err("the script fails with it".to_owned());
+            }
+            with => with.map_err(error)?,
+        };
+        let (after, samples) = time(with, &moved(loader, tried.edit.as_ref()))?;
+        // As long as it takes for as many samples as before.
+        tried.after = after * evidence.batch_size() / samples;
+        let whole = evidence.steps.whole();
         if length.both {
-            *before = Some(time(trials.run("as it is", None).map_err(error)?)?);
+            let (again, _) = time(trials.run("as it is", None).map_err(error)?, loader)?;
+            // The run itself was as it is, too: of both, each is off by some percent on its own.
+            *before = Some((again * whole).sqrt());
         }
-        tried.before = before.unwrap_or_else(|| evidence.steps.whole());
+        tried.before = before.unwrap_or(whole);
         tried.seconds = begin.elapsed().as_secs_f64();
         Ok(())
     }
 }
 
-/// The first fix that can be applied from outside and was not tried yet: of the verdict, or of what comes right after it.
-fn next<'a>(report: &'a Report, tried: &[Tried]) -> Option<&'a Fix> {
+/// The loader, at the line where it is made once the script is edited.
+fn moved(loader: &Loader, edit: Option<&Changed>) -> Loader {
+    let mut loader = loader.clone();
+    if let (Some(place), Some(edit)) = (&mut loader.place, edit)
+        && place.file == edit.file
+    {
+        place.line = edit.line(place.line);
+    }
+    loader
+}
+
+/// The first fix that can be tried and was not yet: of the verdict, or of what comes right after it.
+fn next(report: &Report, tried: &[Tried]) -> Option<Tried> {
     let verdicts = [Some(&report.verdict), report.runner_up.as_ref()];
-    verdicts
-        .into_iter()
-        .flatten()
-        .filter_map(|verdict| verdict.fix.as_ref())
-        .find(|fix| fix.apply.as_ref().is_some_and(|apply| tried.iter().all(|tried| tried.apply != *apply)))
+    let mut changes =
+        verdicts.into_iter().flatten().filter(|verdict| verdict.gain.is_some()).filter_map(Tried::of);
+    changes.find(|change| !tried.iter().any(|tried| tried.is(change)))
 }
 
 /// wellfed's loader, where it takes the script's and loading costs something: what it spares no look shows, a trial does.
-fn feed(report: &Report, evidence: &Evidence, tried: &[Tried]) -> Option<Fix> {
-    let apply = Apply { feed: true, ..Apply::default() };
+fn feed(report: &Report, evidence: &Evidence, tried: &[Tried]) -> Option<Tried> {
     let fits = evidence.loader().is_some_and(|loader| loader.framework == "torch")
         && evidence.fed.as_ref().is_some_and(|fed| fed.plan != "refused");
     let costs = report.steps.efficiency > 0.0 && report.steps.efficiency < 1.0 - WORTH_FEEDING;
-    (fits && costs && tried.iter().all(|tried| !tried.apply.feed)).then(|| Fix {
+    (fits && costs && tried.iter().all(|tried| !tried.apply.feed)).then(|| Tried {
         title: FED.to_owned(),
-        apply: Some(apply),
-        ..Fix::default()
+        apply: Apply { feed: true, ..Apply::default() },
+        ..Tried::default()
     })
 }
 
@@ -218,7 +234,11 @@ fn length(start: f64, step: f64, least: f64, left: f64, trials: f64, as_it_is: b
 
 #[cfg(test)]
 mod tests {
-    use wellfed_doctor::{evidence::LoaderUse, record};
+    use wellfed_doctor::{
+        evidence::LoaderUse,
+        record::{self, Place},
+        report::{Fix, Gain, Lines},
+    };
 
     use super::*;
 
@@ -252,19 +272,45 @@ mod tests {
         let fix = feed(&report, &of("python", "torch"), &[]).unwrap();
         assert!(feed(&report, &of("refused", "torch"), &[]).is_none());
         assert!(feed(&report, &of("python", "tf.data"), &[]).is_none());
-        let tried = Tried { apply: fix.apply.unwrap(), ..Tried::default() };
-        assert!(feed(&report, &of("python", "torch"), &[tried]).is_none());
+        assert!(feed(&report, &of("python", "torch"), &[fix]).is_none());
         report.steps.efficiency = 0.99;
         assert!(feed(&report, &of("python", "torch"), &[]).is_none());
     }
 
     #[test]
     fn a_fix_is_tried_once() {
-        let apply = wellfed_doctor::report::Apply { feed: true, ..Default::default() };
+        let apply = Apply { feed: true, ..Apply::default() };
         let mut report = Report::default();
         assert!(next(&report, &[]).is_none());
-        report.verdict.fix = Some(Fix { apply: Some(apply.clone()), ..Fix::default() });
-        assert!(next(&report, &[]).is_some());
-        assert!(next(&report, &[Tried { apply, ..Tried::default() }]).is_none());
+        report.verdict.gain = Some(Gain::default());
+        report.verdict.fix = Some(Fix { apply: Some(apply), ..Fix::default() });
+        let tried = next(&report, &[]).unwrap();
+        assert!(next(&report, &[tried]).is_none());
+        // An edit is one if it changes lines.
+        let mut place = Place { file: "train.py".to_owned(), line: 3, ..Place::default() };
+        let edit = |place: &Place, change: &str| Fix {
+            place: Some(place.clone()),
+            change: change.to_owned(),
+            ..Fix::default()
+        };
+        report.verdict.fix = Some(edit(&place, "x = 1"));
+        assert!(next(&report, &[]).is_none());
+        place.call = Some([0, 1]);
+        report.verdict.fix = Some(edit(&place, "# x"));
+        assert!(next(&report, &[]).is_none());
+        report.verdict.fix = Some(edit(&place, "x = 1"));
+        let tried = next(&report, &[]).unwrap();
+        assert_eq!(tried.edit.as_ref().unwrap().lines[0].line, 3);
+        assert!(next(&report, &[tried]).is_none());
+    }
+
+    #[test]
+    fn a_loader_is_found_where_an_edit_moved_it() {
+        let place = Place { file: "train.py".to_owned(), line: 9, ..Place::default() };
+        let loader = Loader { place: Some(place), ..Loader::default() };
+        let lines = vec![Lines { line: 2, code: "a".to_owned(), change: "a\nb".to_owned() }];
+        let edit = |file: &str| Changed { file: file.to_owned(), lines: lines.clone() };
+        let at = |edit: Option<&Changed>| moved(&loader, edit).place.unwrap().line;
+        assert_eq!([at(None), at(Some(&edit("other.py"))), at(Some(&edit("train.py")))], [9, 9, 10]);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use wellfed::Error;
-use wellfed_doctor::{evidence::Evidence, record::Loader, report::Apply, run_dir::RunDir};
+use wellfed_doctor::{evidence::Evidence, patch::Changed, record::Loader, report::Apply, run_dir::RunDir};
 
 use super::{
     Setting,
@@ -33,6 +33,8 @@ pub(crate) struct Trials {
     interrupted: bool,
     /// Whether the script is confined: then what it says when it fails is nobody's business, either.
     confined: bool,
+    /// Whether the last run was ended by the script's own failure.
+    failed: bool,
 }
 
 /// A run that ended well.
@@ -52,8 +54,8 @@ impl Trial {
         self.evidence.steps.time() + self.evidence.steps.restart()
     }
 
-    /// The same of the loop over a certain loader of a script with several, if it took enough steps.
-    pub(crate) fn time_of(&self, loader: &Loader) -> Option<f64> {
+    /// The same of the loop over a certain loader of a script with several, and its samples a step, if it took enough steps.
+    pub(crate) fn time_of(&self, loader: &Loader) -> Option<(f64, f64)> {
         let used: Vec<usize> =
             (0..self.evidence.loaders.len()).filter(|&i| self.evidence.loaders[i].steps > 0).collect();
         let place = |loader: &Loader| loader.place.as_ref().map(|place| (place.file.clone(), place.line));
@@ -62,8 +64,9 @@ impl Trial {
             [only] => Some(*only),
             several => several.iter().find(same).copied(),
         }?;
-        let steps = Evidence::about(&self.run, Some(subject)).steps;
-        (steps.steps.len() >= ENOUGH).then(|| steps.time() + steps.restart())
+        let evidence = Evidence::about(&self.run, Some(subject));
+        let (steps, samples) = (&evidence.steps, evidence.batch_size());
+        (steps.steps.len() >= ENOUGH && samples > 0.0).then(|| (steps.time() + steps.restart(), samples))
     }
 
     /// Of that, waiting for data.
@@ -95,6 +98,7 @@ impl Trials {
             launch: Launch { steps, time, captured: true, ..launch },
             interrupted: false,
             confined: false,
+            failed: false,
         })
     }
 
@@ -111,7 +115,24 @@ impl Trials {
     ///
     /// If the script fails or no loop was seen; what it wrote is shown then.
     pub(crate) fn run(&mut self, name: &str, apply: Option<&Apply>) -> Result<Trial, Error> {
+        self.edited(name, apply, None)
+    }
+
+    /// The same with lines of one of its files changed, in the copy in memory that a confined script sees (`edited.py`).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Trials::run`], and if the file cannot be covered.
+    pub(crate) fn edited(
+        &mut self,
+        name: &str,
+        apply: Option<&Apply>,
+        edit: Option<&Changed>,
+    ) -> Result<Trial, Error> {
         let mut launch = self.launch.clone();
+        let text = edit.map(serde_json::to_string).transpose().map_err(std::io::Error::from);
+        let text = text.map_err(|error| Error::io("describe", "an edit", error))?.unwrap_or_default();
+        launch.env.insert("WELLFED_DOCTOR_EDIT".into(), text.into());
         let text = apply.map(serde_json::to_string).transpose().map_err(std::io::Error::from);
         let text = text.map_err(|error| Error::io("describe", "a change", error))?.unwrap_or_default();
         // Empty: what a doctor around this one asks for is not for us.
@@ -128,7 +149,9 @@ impl Trials {
             launch.env.insert("TMPDIR".into(), temporary.into());
         }
         let begin = Instant::now();
+        self.failed = false;
         let status = launch.run(&directory)?;
+        self.failed = !matches!(code(status), 0 | 97 | 98 | 137);
         let seconds = begin.elapsed().as_secs_f64();
         let run = directory.read()?;
         let complain = |what: String| {
@@ -145,6 +168,7 @@ impl Trials {
         }
         if self.confined && code(status) != 0 {
             return Err(Error::config(match code(status) {
+                98 => "the file of the edit cannot be covered with a changed one".to_owned(),
                 97 => "this system cannot keep a script from changing anything (Landlock), as a trial needs".to_owned(),
                 137 => "the script took too long when it was run again".to_owned(),
                 _ => "the script failed when it was run again without permission to write files or connect; `wellfed doctor try` runs it with it".to_owned(),
@@ -202,6 +226,11 @@ impl Trials {
             ));
             (self.launch.steps, self.launch.time) = (steps, time);
         }
+    }
+
+    /// Whether the last run was ended by the script's own failure.
+    pub(crate) fn failed(&self) -> bool {
+        self.failed
     }
 
     /// Whether a run was interrupted: then no other one is to begin.
@@ -303,6 +332,7 @@ mod tests {
             launch: Launch { steps, time, ..Launch::default() },
             interrupted: false,
             confined: false,
+            failed: false,
         };
         let trials = launch(None, Some(3.0));
         assert_eq!(trials.short(&trial(ENOUGH, 20, "time")), None);

@@ -231,21 +231,20 @@ fn gain_view(report: &Report, verdict: &Verdict) -> Option<GainView> {
     let ceiling = report.steps.ceiling_rate / report.steps.rate;
     let bounded = ceiling.is_finite() && ceiling > 1.0;
     // The scale ends at the ceiling, or where the interval does if that is further.
-    let end = if bounded { ceiling.max(gain.high) } else { gain.high }.max(1.01);
+    // What was measured is what there is; the promise comes beside it.
+    let there = verdict.measured.map_or(gain, |it| Gain { factor: it.factor, low: it.low, high: it.high });
+    let end = if bounded { ceiling.max(there.high) } else { there.high }.max(1.01);
     let at = |factor: f64| ((factor - 1.0) / (end - 1.0) * 100.0).clamp(0.0, 100.0);
-    let there = verdict.measured.map_or(gain.factor, |measured| measured.factor);
     let (factor, interval) = match verdict.measured {
-        Some(measured) => {
-            (super::gain(&Gain { factor: measured.factor, ..gain }).0, format!("tried; {factor} promised"))
-        }
+        Some(_) => (super::gain(&there).0, format!("tried; {factor} promised")),
         None => (factor, format!("{interval}, predicted")),
     };
     Some(GainView {
         factor,
         interval,
-        at: css(at(there)),
-        low_at: css(at(gain.low)),
-        band: css(at(gain.high) - at(gain.low)),
+        at: css(at(there.factor)),
+        low_at: css(at(there.low)),
+        band: css(at(there.high) - at(there.low)),
         limit: format!("{}x", rate(end)),
         meaning: if bounded && end == ceiling {
             "Interval of 80 %. The scale ends where data are always there.".to_owned()

@@ -5,6 +5,7 @@ use super::{
     style::{Ink, Style, columns, cut, cut_front, pad, wrap},
 };
 use crate::{
+    patch::Changed,
     record::Place,
     report::{Fix, Function, Gain, Report, Stage, Verdict},
 };
@@ -138,12 +139,17 @@ impl Page {
         if let Some(measured) = verdict.measured {
             let (before, after) = (seconds(measured.before), seconds(measured.after));
             let text = format!(
-                "{before} a step without it, {after} with it, in {} after the run.",
+                "The samples of a step take {before} without it, {after} with it; tried for {} after the run.",
                 seconds(measured.seconds)
             );
             self.words("Tried", Ink::Plain, &text);
         } else if fix.apply.is_none() && verdict.gain.is_some() {
-            self.words("Note", Ink::Faint, "The gain is a prediction: an edit cannot be tried from outside.");
+            let text = if Changed::of(verdict).is_some() {
+                "The gain is a prediction: these lines were not tried."
+            } else {
+                "The gain is a prediction: only you can make this edit."
+            };
+            self.words("Note", Ink::Faint, text);
         } else if fix.apply.is_some() {
             self.words(
                 "Try",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Case, Finding, HELD_UP, Kind, Said, code, fact, loading, ms, percent};
+use super::{Case, Finding, HELD_UP, Kind, Said, code, fact, fed_in_vain, loading, ms, percent};
 use crate::{
     evidence::{Evidence, Flow},
     model::{Cost, Pipeline},
@@ -19,7 +19,9 @@ pub(super) fn find(case: &Case) -> Vec<Finding> {
         () if parses_csv => csv(case, flow, heavy),
         () if python(case.e).is_some() => in_python(case, flow, heavy),
         // Elements that are made one after the other first of all want to be made by all cores.
-        () if serial.is_none() => feed(case, flow, heavy).or_else(|| decode(case, flow, heavy)),
+        () if serial.is_none() && !fed_in_vain(case.e) => {
+            feed(case, flow, heavy).or_else(|| decode(case, flow, heavy))
+        }
         () => decode(case, flow, heavy),
     };
     let latency = latency(case, flow, heavy).filter(|_| !parses_csv);

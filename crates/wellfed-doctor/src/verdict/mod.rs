@@ -286,7 +286,11 @@ pub fn judge(e: &Evidence) -> Judgement {
     let mut verdicts = findings.into_iter().map(|finding| finding.verdict);
     let verdict = verdicts
         .next()
-        .or_else(|| training::unexplained(&case, guessed || refuted))
+        .or_else(|| {
+            // Where wellfed's loader gains nothing, either, it is not the loader that is waited for too long.
+            let tried = fed_in_vain(e) && !guessed;
+            training::unexplained(&case, guessed || refuted).filter(|_| !tried)
+        })
         .unwrap_or_else(|| training::well_fed(&case));
     let runner_up = verdicts.next();
     let of_the_script = |verdict| of_the_script(e, verdict);
@@ -297,6 +301,11 @@ pub fn judge(e: &Evidence) -> Judgement {
         ceiling: case.ideal * case.misfit.exp(),
         pipeline: Some(case.p),
     }
+}
+
+/// Whether a trial showed that wellfed's loader gains nothing.
+fn fed_in_vain(e: &Evidence) -> bool {
+    e.tried.iter().any(|tried| tried.apply.feed && tried.refuted())
 }
 
 /// Causes in the script that would gain something, and whether there are some of which nobody could say how much.
@@ -344,8 +353,8 @@ fn settle(findings: &mut Vec<Finding>, held_up: bool) {
 /// Notes what trials measured, and takes out what they refuted.
 fn proved(findings: &mut Vec<Finding>, tried: &[Tried]) {
     findings.retain_mut(|finding| {
-        let apply = finding.verdict.fix.as_ref().and_then(|fix| fix.apply.as_ref());
-        let trial = apply.and_then(|apply| tried.iter().find(|tried| tried.apply == *apply));
+        let change = Tried::of(&finding.verdict);
+        let trial = change.and_then(|change| tried.iter().find(|tried| tried.is(&change)));
         finding.verdict.measured = trial.and_then(Tried::measured);
         !trial.is_some_and(Tried::refuted)
     });
@@ -366,6 +375,7 @@ fn of_the_script(e: &Evidence, mut verdict: Verdict) -> Verdict {
     }
     if let Some(measured) = &mut verdict.measured {
         measured.factor = of_all(measured.factor);
+        (measured.low, measured.high) = (of_all(measured.low), of_all(measured.high));
     }
     verdict
 }

@@ -734,6 +734,12 @@ fn what_tf_data_is_told_to_do_fits_what_it_reads() {
     let gain = native.gain.unwrap().factor;
     assert!((1.4..2.0).contains(&gain), "{gain}");
     assert!(of(&["DecodeJpeg"], images("hybrid")).gain.unwrap().factor < gain);
+    // Where a trial shows that wellfed gains nothing, less work is left.
+    let mut e = busy_dataflow(&["DecodeJpeg"], images("native"));
+    let feed = crate::report::Apply { feed: true, ..Default::default() };
+    e.tried = vec![Tried { apply: feed, before: 0.05, after: 0.05, ..Tried::default() }];
+    let verdict = judge(&e).verdict;
+    assert_eq!((verdict.id.as_str(), verdict.fix.unwrap().apply), ("decode", None));
     let refused = Some(record::Fed { plan: "python".to_owned(), ..record::Fed::default() });
     let change = |decodes: &[&str]| {
         let verdict = of(decodes, refused.clone());

@@ -405,7 +405,11 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
         facts.extend(costs::functions(stage));
     }
     let device = e.model.as_ref().is_some_and(|model| model.device.starts_with("cuda"));
-    let (id, family, title) = if bound {
+    let (id, family, title) = if wait >= UNEXPLAINED * time {
+        let waits = percent(wait / time.max(1e-12));
+        let title = format!("The loop waits {waits} of the time, and nothing that is known would gain 5 %");
+        ("healthy", "healthy", title)
+    } else if bound {
         (
             "compute-bound",
             "compute",

@@ -30,9 +30,10 @@ fn changed(e: &Evidence, id: &str) -> Vec<(u32, String)> {
     let verdict = judge(e).verdict;
     assert_eq!(verdict.id, id);
     assert!(verdict.fix.as_ref().unwrap().apply.is_none());
-    let (place, lines) = crate::patch::changes(&verdict).unwrap();
-    assert_eq!((place.file.as_str(), place.line), ("/home/me/train.py", 7));
-    lines.into_iter().map(|lines| (lines.line, lines.change)).collect()
+    assert_eq!(verdict.fix.as_ref().unwrap().place.as_ref().unwrap().line, 7);
+    let changed = crate::patch::Changed::of(&verdict).unwrap();
+    assert_eq!(changed.file, "/home/me/train.py");
+    changed.lines.into_iter().map(|lines| (lines.line, lines.change)).collect()
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn known_forms_at_lines_that_take_the_time_are_changed_as_lines() {
     // Elsewhere it is not what takes the time.
     e.edits[1].line = 8;
     e.edits[1].last = 8;
-    assert!(crate::patch::changes(&judge(&e).verdict).is_none());
+    assert!(crate::patch::Changed::of(&judge(&e).verdict).is_none());
     let mut e = loading(4, "read", 0.2, 0.0, 0.01);
     e.stages.loading = vec![at_line_7("read", 0.2)];
     assert_ne!(said(&e)[0], "whole-file");
@@ -59,7 +60,7 @@ fn known_forms_at_lines_that_take_the_time_are_changed_as_lines() {
     e.loaders[0].loader.collate = "__main__.padded".to_owned();
     e.stages.loading = vec![at_line_7("collate", 0.2)];
     e.edits = vec![known("rows")];
-    assert!(crate::patch::changes(&judge(&e).verdict).is_none());
+    assert!(crate::patch::Changed::of(&judge(&e).verdict).is_none());
     e.edits = vec![known("pad")];
     assert_eq!(changed(&e, "collate"), both);
     let mut e = looping(2, 0.0, 0.02);
@@ -88,7 +89,7 @@ fn changes_that_belong_together_are_one_diff() {
     let lines = |e: &Evidence, id: &str| {
         let verdict = judge(e).verdict;
         assert_eq!(verdict.id, id);
-        let (_, lines) = crate::patch::changes(&verdict).unwrap();
+        let lines = crate::patch::Changed::of(&verdict).unwrap().lines;
         lines.into_iter().map(|lines| lines.line).collect::<Vec<_>>()
     };
     let mut e = looping(2, 0.0, 0.02);
@@ -196,6 +197,12 @@ fn a_loop_that_waits_a_fifth_of_the_time_is_not_healthy() {
         // Nothing is known of how its batches are made.
         e.loaders[0].loader.framework = "mine".to_owned();
         assert_eq!(judge(&e).verdict.id, "unknown", "{wait}");
+        // Unless wellfed's loader was tried, and makes nothing faster.
+        let feed = crate::report::Apply { feed: true, ..Default::default() };
+        e.tried = vec![Tried { apply: feed, before: 0.02, after: 0.021, ..Tried::default() }];
+        let verdict = judge(&e).verdict;
+        assert_eq!(verdict.id, "healthy", "{wait}");
+        assert!(verdict.title.contains("nothing that is known"), "{}", verdict.title);
     }
     assert_eq!(judge(&looping(2, 0.001, 0.02)).verdict.family, "healthy");
 }
@@ -234,6 +241,37 @@ fn what_a_trial_refutes_is_no_fix_and_what_it_shows_is_said() {
     let all = [Some(judged.verdict), judged.runner_up].into_iter().flatten().chain(judged.others);
     assert!(all.filter_map(|verdict| verdict.fix?.apply).all(|other| other != apply));
     assert!(e.tried[0].note().unwrap().contains("1.01 times as fast"));
+}
+
+#[test]
+fn an_edit_is_tried_as_settings_are() {
+    let mut e = loading(0, "read", 0.02, 0.0, 0.02);
+    e.edits = vec![known("map")];
+    e.stages.loading = vec![at_line_7("read", 0.02)];
+    let advised = |e: &Evidence| {
+        let judged = judge(e);
+        [Some(judged.verdict), judged.runner_up]
+            .into_iter()
+            .flatten()
+            .chain(judged.others)
+            .find(|it| it.id == "whole-file")
+    };
+    let verdict = advised(&e).unwrap();
+    let change = Tried { before: 0.04, after: 0.02, ..Tried::of(&verdict).unwrap() };
+    assert_eq!(change.edit.as_ref().map(|edit| edit.lines.len()), Some(2));
+    assert_eq!(change.apply, crate::report::Apply::default());
+    e.tried = vec![change.clone()];
+    let measured = advised(&e).unwrap().measured.unwrap();
+    assert!((measured.factor - 2.0).abs() < 1e-9 && measured.low < 2.0 && measured.high > 2.0);
+    // Another edit of the same file is another change.
+    e.edits[0].hunks[0].change = "    c".to_owned();
+    assert!(advised(&e).unwrap().measured.is_none());
+    e.edits = vec![known("map")];
+    e.tried[0].after = 0.0395;
+    assert!(advised(&e).is_none());
+    e.tried = vec![Tried { fails: true, problem: "the script fails with it".to_owned(), ..change }];
+    assert!(advised(&e).is_none());
+    assert!(e.tried[0].note().unwrap().contains("the script failed"));
 }
 
 #[test]

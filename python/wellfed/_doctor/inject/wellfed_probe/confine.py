@@ -16,11 +16,12 @@ import os
 import sys
 
 from .cover import cover
+from .edited import EDIT, edit
 
-__all__ = ["UNCONFINED", "confine"]
+__all__ = ["UNCONFINED", "UNEDITED", "confine"]
 
-# Exit status where the kernel cannot.
-UNCONFINED = 97
+# Exit status where the kernel cannot, and where the script's file cannot be changed.
+UNCONFINED, UNEDITED = 97, 98
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _NO_NEW_PRIVILEGES = 38
@@ -46,10 +47,18 @@ class _Beneath(ctypes.Structure):
 def confine(directory: str) -> None:
     """Confines this process; ends it if that cannot be."""
     try:
-        _restrict([directory, "/dev", "/proc", *cover(directory)])
+        covered = cover(directory)
+        _restrict([directory, "/dev", "/proc", *covered])
     except Exception as error:
         os.write(2, f"cannot be confined: {error}\n".encode())
         os._exit(UNCONFINED)
+    # Once: processes that the script starts see what is changed.
+    if wanted := os.environ.pop(EDIT, ""):
+        try:
+            edit(wanted, covered)
+        except Exception as error:
+            os.write(2, f"cannot be edited: {error}\n".encode())
+            os._exit(UNEDITED)
 
 
 def _restrict(folders: list[str]) -> None:

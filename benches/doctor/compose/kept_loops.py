@@ -315,8 +315,8 @@ class OneByOne(Net):
         text.add(
             "step",
             f"""
-            losses = [criterion({called}, label[None]) for one, label in zip(x, y)]
-            loss = torch.stack(losses).mean()
+            each = [criterion({called}, label[None]) for one, label in zip(x, y)]
+            loss = torch.stack(each).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -177,8 +177,8 @@ class SoundCrops(Storage):
         else:
             lines = [begin, "stored = sound.readframes(sound.getnframes())"]
             end = (
-                "signal = np.frombuffer(stored, np.int16).astype(np.float32) / 32768\n"
-                f"x = signal[begin : begin + {self.features}].copy()"
+                "heard = np.frombuffer(stored, np.int16).astype(np.float32) / 32768\n"
+                f"x = heard[begin : begin + {self.features}].copy()"
             )
         return "\n".join([opened, *(f"    {line}" for line in lines), end, "label = index % 10"])
 

@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grammar import OPEN, Production, Script, Text
+import material
+from grammar import OPEN, Maker, Production, Script, Text
 from storages import MappedImages, MappedRows, storage
 
 
@@ -55,6 +56,20 @@ class Kept(Access):
             self.read(text, script, "")
 
 
+def read_from(other: Production, script: Script) -> dict[str, Production]:
+    """Another storage in place of the script's, read in the same order."""
+    access = script["access"]
+    if other.form in access.forms:  # type: ignore[attr-defined]
+        return {"storage": other}
+    return {"storage": other, "access": Kept(access.shuffle)}  # type: ignore[attr-defined]
+
+
+def outside(text: Text, script: Script, source: str, steps: int) -> None:
+    """Adds the storage's lines that read a sample to a function outside of the data set."""
+    for line in storage(script).reading(script, source).split("\n"):
+        text.sections["top"].append(("    " * steps + line, "storage"))
+
+
 @dataclass(frozen=True)
 class Reopened(Access):
     """The container is opened for each sample. Repaired: once for each worker."""
@@ -101,7 +116,7 @@ class NumberedFiles(Access):
 
     def write(self, text: Text, script: Script) -> None:
         kind = storage(script)
-        ending = getattr(kind, "ending", "npz")
+        ending = kind.ending  # type: ignore[attr-defined]
         text.add("get", f'path = DATA / "{kind.name(script)}" / f"{{index:05}}.{ending}"')
         text.add("get", "if not path.exists():\n    raise FileNotFoundError(path)")
         self.read(text, script, "path")
@@ -192,6 +207,134 @@ class ReadsAllRows(ReadsAll):
         )
 
 
+@dataclass(frozen=True)
+class ManifestEach(Access):
+    """A CSV file says which files there are, and is read for each sample. Repaired: the folder is listed once."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files",)
+
+    def name(self, script: Script) -> str:
+        return f"manifest-{script.about.count}-{storage(script).ending}.csv"  # type: ignore[attr-defined]
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import csv")
+        text.add(
+            "top",
+            f"""
+            def entries():
+                with (DATA / "{self.name(script)}").open(newline="") as file:
+                    return list(csv.DictReader(file))
+            """,
+        )
+        text.add("get", f'path = DATA / "{storage(script).name(script)}" / entries()[index]["file"]')
+        self.read(text, script, "path")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"list-once": {"access": Kept(self.shuffle)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        ending = storage(script).ending  # type: ignore[attr-defined]
+        return {self.name(script): material.manifest(script.about.count, ending)}
+
+    def cost(self, script: Script) -> float:
+        return 0.02 + script.about.count * 1.1e-3
+
+
+@dataclass(frozen=True)
+class FetchFunction(Access):
+    """A function outside of the data set opens the container for each sample. Repaired: once for each worker."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("container",)
+
+    def write(self, text: Text, script: Script) -> None:
+        kind = storage(script)
+        got = "coded" if kind.encoded else "image" if script.about.kind == "image" else "x"
+        mapped = "np.load(" in kind.opening(script)
+        first = f"file = {kind.opening(script)}" if mapped else f"with {kind.opening(script)} as file:"
+        text.add("top", f"def fetch(index):\n    {first}")
+        outside(text, script, "file", 1 if mapped else 2)
+        text.sections["top"].append((f"    return {got}, label", self.slot))
+        text.add("get", f"{got}, label = fetch(index)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"keep-open": {"access": Kept(self.shuffle)}}
+
+    def cost(self, script: Script) -> float:
+        return storage(script).open_ms(script)
+
+
+@dataclass(frozen=True)
+class CachedHandle(Access):
+    """What is open is kept by a cache, for each process its own: nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("container",)
+    weight: ClassVar[float] = 0.5
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import functools", "import os")
+        text.add(
+            "top",
+            f"""
+            @functools.lru_cache(maxsize=1)
+            def opened(process):
+                return {storage(script).opening(script)}
+            """,
+        )
+        text.add("get", "file = opened(os.getpid())")
+        self.read(text, script, "file")
+
+
+@dataclass(frozen=True)
+class PermutedSubset(Access):
+    """A `Subset` in an order that was drawn once: nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+    weight: ClassVar[float] = 0.5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(False)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import random", "from torch.utils.data import DataLoader, Dataset, Subset")
+        count = script.about.count
+        text.add("setup", f"order = random.Random(1).sample(range({count}), {count})")
+        text.told["dataset"] = "Subset(Samples(), order)"
+        Kept(False).write(text, script)
+
+
+@dataclass(frozen=True)
+class ParsesThenSlices(Access):
+    """Each worker parses a whole stream into a list, of which it takes a slice. Repaired: only its own are parsed."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("stream",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch.utils.data import get_worker_info")
+        text.told["depth"] = "1"
+        text.add("top", "def parse(line):")
+        outside(text, script, "line", 1)
+        text.sections["top"].append(("    return x, label", self.slot))
+        text.add(
+            "iterate",
+            f"""
+            info = get_worker_info()
+            begin, step = (info.id, info.num_workers) if info is not None else (0, 1)
+            with {storage(script).opening(script)} as file:
+                rows = [parse(line) for line in file]
+            for x, label in rows[begin::step]:
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"own-part": {"access": OwnPart(False)}}
+
+
 ACCESSES: list[type[Production]] = [
     Kept,
     Reopened,
@@ -201,4 +344,9 @@ ACCESSES: list[type[Production]] = [
     OwnPart,
     ReadsAll,
     ReadsAllRows,
+    ManifestEach,
+    FetchFunction,
+    CachedHandle,
+    PermutedSubset,
+    ParsesThenSlices,
 ]

@@ -154,6 +154,94 @@ class ListCollate(Collate):
         return values * 6e-5
 
 
+@dataclass(frozen=True)
+class PadObject(Collate):
+    """A callable object that makes lists longer by an element at a time. Repaired: `pad_sequence`."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "Padding(0)"
+        text.add(
+            "top",
+            """
+            class Padding:
+                def __init__(self, value):
+                    self.value = value
+
+                def __call__(self, samples):
+                    longest = max(len(tokens) for tokens, _ in samples)
+                    rows, labels = [], []
+                    for tokens, label in samples:
+                        while len(tokens) < longest:
+                            tokens = tokens + [self.value]
+                        rows.append(torch.tensor(tokens))
+                        labels.append(label)
+                    return torch.stack(rows), torch.tensor(labels)
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pad-sequence": {"collate": PadSequence()}}
+
+    def cost(self, script: Script) -> float:
+        # About 4.5 pieces a word for each size of them; it is quadratic in the lengths.
+        tokens = getattr(storage(script), "words", 60) * 4.5 * (getattr(script["work"], "longest", 3) - 2)
+        return 0.02 + tokens**2 * 8e-7
+
+
+@dataclass(frozen=True)
+class GrowingBatch(Collate):
+    """A batch that grows by `torch.cat`, a sample at a time. Repaired: stacked."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "gather"
+        text.add(
+            "top",
+            """
+            def gather(samples):
+                rows, labels = torch.tensor([]), torch.tensor([], dtype=torch.long)
+                for sample, label in samples:
+                    rows = torch.cat([rows, sample.float()[None]])
+                    labels = torch.cat([labels, torch.tensor([label])])
+                return rows, labels
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"stack-arrays": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        values = SIZE * SIZE * 3 if script.about.kind == "image" else getattr(storage(script), "features", 64)
+        return 0.015 + values * (1e-6 + script.about.batch * 2e-7)
+
+
+@dataclass(frozen=True)
+class NumbersAlone(Collate):
+    """A sample is a list of numbers, of which each becomes a tensor of its own. Repaired: one tensor."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and getattr(storage(script), "features", 64) <= 128
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["sample"] = "x.tolist()"
+        text.add("loop", "x = torch.stack(x, 1).float()")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"few-tensors": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        return getattr(storage(script), "features", 64) * 5e-4
+
+
 COLLATES: list[type[Production]] = [
     Default,
     PadSequence,
@@ -161,4 +249,7 @@ COLLATES: list[type[Production]] = [
     ZippedLists,
     ManyTensors,
     ListCollate,
+    PadObject,
+    GrowingBatch,
+    NumbersAlone,
 ]

@@ -32,10 +32,17 @@ class NotCoded(Decoding):
         return not storage(script).encoded
 
 
+def whole(script: Script) -> str:
+    """An expression for all bytes of what is decoded."""
+    return "coded.read()" if storage(script).held else "coded.read_bytes()"
+
+
 def jpegs(script: Script) -> bool:
     """Whether what is decoded are JPEGs, larger than they are used: decoders can make such smaller at less cost."""
     kind = storage(script)
-    return getattr(kind, "ending", "") == "jpg" and getattr(kind, "size", 0) >= 2 * SIZE
+    return (getattr(kind, "coded_as", "") or getattr(kind, "ending", "")) == "jpg" and getattr(
+        kind, "size", 0
+    ) >= 2 * SIZE
 
 
 @dataclass(frozen=True)
@@ -84,11 +91,10 @@ class TorchvisionDecode(Decoding):
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np", "from torchvision.io import ImageReadMode, decode_image")
         text.need("from torchvision.transforms.v2 import functional as F")
-        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
         text.add(
             "get",
             f"""
-            stored = torch.from_numpy(np.frombuffer({whole}, np.uint8).copy())
+            stored = torch.from_numpy(np.frombuffer({whole(script)}, np.uint8).copy())
             image = F.resize(decode_image(stored, ImageReadMode.RGB), [{SIZE}, {SIZE}], antialias=True)
             image = image.permute(1, 2, 0).numpy()
             """,
@@ -105,12 +111,11 @@ class OpencvDecode(Decoding):
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import cv2", "import numpy as np")
-        whole = "coded.read()" if storage(script).form == "container" else "coded.read_bytes()"
         how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
         text.add(
             "get",
             f"""
-            image = cv2.imdecode(np.frombuffer({whole}, np.uint8), cv2.{how})
+            image = cv2.imdecode(np.frombuffer({whole(script)}, np.uint8), cv2.{how})
             image = cv2.resize(image, ({SIZE}, {SIZE}), interpolation=cv2.INTER_AREA)
             image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
             """,
@@ -120,10 +125,96 @@ class OpencvDecode(Decoding):
         return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
 
 
+@dataclass(frozen=True)
+class FitDecode(Decoding):
+    """A function as torchvision's loader, then cut and resized by Pillow. Repaired: `draft`."""
+
+    draft: bool = False
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image, ImageOps")
+        text.add("top", "def pil_loader(source):\n    with Image.open(source) as opened:")
+        if self.draft:
+            text.sections["top"].append((f'        opened.draft("RGB", ({SIZE}, {SIZE}))', self.slot))
+        text.sections["top"].append(('        return opened.convert("RGB")', self.slot))
+        text.add("get", f"image = np.array(ImageOps.fit(pil_loader(coded), ({SIZE}, {SIZE})))")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
+
+
+@dataclass(frozen=True)
+class PyramidDecode(Decoding):
+    """OpenCV, halved by `pyrDown` until little is left to resize. Repaired: it decodes at half the size."""
+
+    reduced: bool = False
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import cv2", "import numpy as np")
+        how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
+        text.add(
+            "top",
+            """
+            def shrunk(image, size):
+                while min(image.shape[:2]) >= 2 * size:
+                    image = cv2.pyrDown(image)
+                return cv2.resize(image, (size, size))
+            """,
+        )
+        text.add(
+            "get",
+            f"""
+            image = cv2.imdecode(np.frombuffer({whole(script)}, np.uint8), cv2.{how})
+            image = shrunk(image, {SIZE})[:, :, ::-1].copy()
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
+
+
+@dataclass(frozen=True)
+class InterpolateDecode(Decoding):
+    """Pillow, then resized as a tensor of floats. Repaired: `draft`."""
+
+    draft: bool = False
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image", "from torch.nn import functional as N")
+        draft = f'\n        opened.draft("RGB", ({SIZE}, {SIZE}))' if self.draft else ""
+        text.add(
+            "methods",
+            f"def tensor(self, source):\n    with Image.open(source) as opened:{draft}\n"
+            '        pixels = np.array(opened.convert("RGB"))\n'
+            "    return torch.from_numpy(pixels).permute(2, 0, 1).float()",
+        )
+        text.add(
+            "get",
+            f"""
+            pixels = self.tensor(coded)[None]
+            pixels = N.interpolate(pixels, ({SIZE}, {SIZE}), mode="bilinear", antialias=True)
+            image = pixels[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
+
+    def cost(self, script: Script) -> float:
+        return 0.05 + getattr(storage(script), "size", SIZE) ** 2 * 2e-6
+
+
 DECODINGS: list[type[Production]] = [
     NotCoded,
     PillowResize,
     PillowCrop,
     TorchvisionDecode,
     OpencvDecode,
+    FitDecode,
+    PyramidDecode,
+    InterpolateDecode,
 ]

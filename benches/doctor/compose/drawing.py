@@ -11,18 +11,24 @@ import accesses
 import collates
 import decodings
 import evaluations
+import kept_evaluations
+import kept_images
 import kept_loops
 import kept_pipelines
 import kept_reading
 import kept_storages
+import kept_works
 import limits
 import loaders
 import pipelines
+import pipelines_models
 import steps
 import storages
 import storages_images
 import storages_tables
+import storages_texts
 import works
+import works_texts
 from grammar import KEPT, OPEN, PLAIN, SLOTS, About, Line, Production, Script, Text, plain
 
 EPOCH_MS = 800.0
@@ -162,22 +168,28 @@ GROUPS: dict[str, list[type[Production]]] = {
         *storages.STORAGES,
         *storages_images.STORAGES,
         *storages_tables.STORAGES,
+        *storages_texts.STORAGES,
+        *kept_images.STORAGES,
         *kept_storages.STORAGES,
     ],
     "access": [*accesses.ACCESSES, *kept_reading.ACCESSES],
     "decoding": [*decodings.DECODINGS, *kept_reading.DECODINGS],
-    "work": [*works.WORKS, *kept_reading.WORKS],
+    "work": [*works.WORKS, *works_texts.WORKS, *kept_works.WORKS],
     "collate": [*collates.COLLATES, *kept_reading.COLLATES],
     "loader": [*loaders.LOADERS, *kept_loops.LOADERS],
     "step": [*steps.STEPS, *kept_loops.STEPS],
-    "logging": [*evaluations.LOGGINGS, *kept_loops.LOGGINGS],
-    "evaluation": [*evaluations.EVALUATIONS, *kept_loops.EVALUATIONS],
+    "logging": [*evaluations.LOGGINGS, *kept_evaluations.LOGGINGS],
+    "evaluation": [*evaluations.EVALUATIONS, *kept_evaluations.EVALUATIONS],
     "limits": [*limits.LIMITS, *kept_loops.LIMITS],
 }
 """Productions of scripts on torch by slot, in the order in which they are drawn: what fits depends on those before."""
 
 
-PIPELINES: list[type[Production]] = [*pipelines.PRODUCTIONS, *kept_pipelines.PIPELINES]
+PIPELINES: list[type[Production]] = [
+    *pipelines.PRODUCTIONS,
+    *pipelines_models.PRODUCTIONS,
+    *kept_pipelines.PIPELINES,
+]
 """Those of scripts on TensorFlow."""
 
 

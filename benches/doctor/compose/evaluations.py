@@ -140,11 +140,13 @@ class SlowEvaluation(Evaluation):
 
     every: int = 2
     workers: int = 0
+    size: int = 0
+    """Samples of a batch; 0 for as many as in training."""
     of: ClassVar[str] = OPEN
 
     @classmethod
     def fits(cls, script: Script) -> bool:
-        return storage(script).form not in ("stream", "tensors")
+        return storage(script).form not in ("stream", "tensors") and not storage(script).single
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -162,7 +164,7 @@ class SlowEvaluation(Evaluation):
             "before",
             f"""
             part = Subset(Samples(), range(0, {script.about.count}, {self.every}))
-            evaluation = DataLoader(part, batch_size={loader.batch}{more})
+            evaluation = DataLoader(part, batch_size={self.size or loader.batch}{more})
             """,
         )
         text.add("epoch", "scores = []\nmodel.eval()\nwith torch.no_grad():\n    for x, y in evaluation:")
@@ -268,6 +270,94 @@ class CheckpointPacked(CheckpointOften):
         return ["import gzip", "import pickle"], f"with {opened} as saved:\n    pickle.dump(state, saved)"
 
 
+@dataclass(frozen=True)
+class EventFile(Logging):
+    """Loss and histograms of all weights as events of a writer's, in each step. Repaired: in each 50th."""
+
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import struct", "import zlib", "import numpy as np")
+        text.add(
+            "top",
+            """
+            class EventWriter:
+                def __init__(self, path):
+                    self.file = path.open("wb")
+
+                def scalar(self, tag, value, step):
+                    self.event(tag, struct.pack("<qd", step, value))
+
+                def histogram(self, tag, values, step):
+                    counts, edges = np.histogram(values.numpy(), bins=64)
+                    self.event(tag, struct.pack("<q", step) + counts.tobytes() + edges.tobytes())
+
+                def event(self, tag, body):
+                    body = tag.encode() + body
+                    self.file.write(struct.pack("<QI", len(body), zlib.crc32(body)) + body)
+                    self.file.flush()
+            """,
+        )
+        super().write(text, script)
+
+    def noting(self) -> tuple[list[str], str, str]:
+        lines = (
+            'writer.scalar("loss", loss.item(), step)\n'
+            "for name, weights in model.named_parameters():\n"
+            "    writer.histogram(name, weights.detach().flatten()[:20_000], step)"
+        )
+        return [], 'writer = EventWriter(HERE / "events.log")', lines
+
+
+@dataclass(frozen=True)
+class CommittedRows(Logging):
+    """A row of a database in each step, which is committed. Repaired: in each 50th."""
+
+    of: ClassVar[str] = OPEN
+
+    def noting(self) -> tuple[list[str], str, str]:
+        before = (
+            'runs = sqlite3.connect(HERE / "runs.db")\n'
+            'runs.execute("CREATE TABLE IF NOT EXISTS steps (epoch INTEGER, step INTEGER, loss REAL)")'
+        )
+        lines = (
+            'with runs:\n    runs.execute("INSERT INTO steps VALUES (?, ?, ?)", (epoch, step, loss.item()))'
+        )
+        return ["import sqlite3"], before, lines
+
+
+@dataclass(frozen=True)
+class ProgressBar(Logging):
+    """A bar that is drawn in each step with loss and sizes of weights. Repaired: in each 50th."""
+
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("tqdm",)
+
+    def noting(self) -> tuple[list[str], str, str]:
+        before = 'bar = tqdm(file=(HERE / "progress.txt").open("w"), mininterval=0)'
+        lines = (
+            'sizes = {name: f"{weights.abs().mean().item():.3f}" for name, weights in model.named_parameters()}\n'
+            'bar.set_postfix(loss=f"{loss.item():.4f}", **sizes)\n'
+            "bar.update()"
+        )
+        return ["from tqdm import tqdm"], before, lines
+
+
+@dataclass(frozen=True)
+class RunningMean(Production):
+    """The mean of the epoch so far is printed in each hundredth step: nothing to repair."""
+
+    slot: ClassVar[str] = "logging"
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "log",
+            'if step % 100 == 0:\n    print(f"step {step}: mean {float(total) / seen:.4f}", flush=True)',
+        )
+
+
 LOGGINGS: list[type[Production]] = [
     NoLog,
     Every50,
@@ -275,7 +365,186 @@ LOGGINGS: list[type[Production]] = [
     NormsCsv,
     PrintedSteps,
     JsonHistory,
+    EventFile,
+    CommittedRows,
+    ProgressBar,
+    RunningMean,
 ]
+
+
+@dataclass(frozen=True)
+class ScoreEachStep(Evaluation):
+    """A score of torchmetrics is computed in each step. Repaired: at the end of the epoch."""
+
+    classes: int = 10
+    at_once: bool = False
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("torchmetrics",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torchmetrics.classification import MulticlassF1Score")
+        text.add("before", f"metric = MulticlassF1Score({self.classes})\nscores = []")
+        told = f"x.flatten(1)[:, :{self.classes}].float(), y"
+        if self.at_once:
+            text.add("after", f"metric.update({told})")
+        else:
+            text.add("after", f"scores.append(float(metric({told})))")
+        text.add("epoch", "scores.append(float(metric.compute()))\nmetric.reset()")
+
+    def cost_of_step(self, script: Script) -> float:
+        return 0.4
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"metric-at-once": {"evaluation": replace(self, at_once=True)}}
+
+
+@dataclass(frozen=True)
+class BoxOverlaps(Evaluation):
+    """Boxes are compared pair by pair in Python after each step. Repaired: by NumPy."""
+
+    boxes: int = 24
+    at_once: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([20, 32, 56]))
+
+    def write(self, text: Text, script: Script) -> None:
+        if self.at_once:
+            text.need("import numpy as np")
+            text.add(
+                "top",
+                """
+                def overlaps(boxes):
+                    boxes = np.array(boxes)
+                    low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+                    high = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+                    shared = np.maximum(high - low, 0).prod(-1)
+                    areas = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+                    return float((shared / (areas[:, None] + areas[None, :] - shared + 1e-6)).mean())
+                """,
+            )
+        else:
+            text.add(
+                "top",
+                """
+                def overlap(one, other):
+                    width = min(one[2], other[2]) - max(one[0], other[0])
+                    height = min(one[3], other[3]) - max(one[1], other[1])
+                    shared = max(width, 0) * max(height, 0)
+                    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
+                    return shared / (sum(areas) - shared + 1e-6)
+
+
+                def overlaps(boxes):
+                    found = [overlap(one, other) for one in boxes for other in boxes]
+                    return sum(found) / len(found)
+                """,
+            )
+        text.add("before", "shared = []")
+        text.add(
+            "after",
+            f"""
+            corners = x.flatten()[: 4 * {self.boxes}].float().abs()
+            corners = corners[: len(corners) // 4 * 4].view(-1, 2, 2).cumsum(1).flatten(1)
+            shared.append(overlaps(corners.tolist()))
+            """,
+        )
+
+    def cost_of_step(self, script: Script) -> float:
+        return self.boxes**2 * 1.1e-3
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"metric-at-once": {"evaluation": replace(self, at_once=True)}}
+
+
+@dataclass(frozen=True)
+class RotatedCheckpoints(CheckpointOften):
+    """A class that saves all weights every 15 steps, to the disk, and keeps the last three. Repaired: once an epoch."""
+
+    steps: ClassVar[int] = 15
+    ms: ClassVar[float] = 5.0
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(0.05 if script.about.small else rng.choice([0.3, 1.0, 3.0]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import os")
+        text.add(
+            "top",
+            """
+            class Keeper:
+                def __init__(self, folder, number):
+                    self.folder, self.number, self.saved = folder, number, 0
+                    folder.mkdir(exist_ok=True)
+
+                def save(self, **state):
+                    half = self.folder / "half.tmp"
+                    with half.open("wb") as file:
+                        torch.save(state, file)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    half.replace(self.folder / f"{self.saved:06}.pt")
+                    self.saved += 1
+                    for old in sorted(self.folder.glob("*.pt"))[: -self.number]:
+                        old.unlink()
+            """,
+        )
+        text.add(
+            "before",
+            f'keeper = Keeper(HERE / "checkpoints", 3)\nbackbone = torch.randn({round(self.millions * 1e6):_})',
+        )
+        saving = "keeper.save(model=model.state_dict(), backbone=backbone, epoch=epoch)"
+        if self.often:
+            text.add("after", f"if (step + 1) % {self.steps} == 0:\n    {saving}")
+        else:
+            text.add("epoch", saving)
+
+
+@dataclass(frozen=True)
+class NestedValidation(SlowEvaluation):
+    """A function in `main` that makes its loader, without workers, for each call. Repaired: one loader with workers."""
+
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([2, 3, 5]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch.utils.data import DataLoader, Dataset, Subset")
+        loader, step = script["loader"], script["step"]
+        assert isinstance(loader, Loader)
+        assert isinstance(step, Step)
+        more = f", collate_fn={name}" if (name := text.told.get("collate")) else ""
+        made = f"DataLoader(held_out, batch_size={loader.batch}{more})"
+        text.add("before", f"held_out = Subset(Samples(), range(0, {script.about.count}, {self.every}))")
+        if self.workers:
+            made = made[:-1] + f", num_workers={self.workers}, persistent_workers=True)"
+            text.add("before", f"batches = {made}")
+            made = "batches"
+        text.sections["before"].append(("", ""))
+        text.add(
+            "before",
+            f"""
+            @torch.no_grad()
+            def validate():
+                model.eval()
+                scores = []
+                for x, y in {made}:
+            """,
+        )
+        inner = [line for line, _ in text.sections.get("loop", [])]
+        for line in [*inner, f"scores.append({step.evaluating(script)})"]:
+            text.sections["before"].append((f"        {line}", self.slot))
+        for line in ("model.train()", "return sum(scores) / len(scores)"):
+            text.sections["before"].append((f"    {line}", self.slot))
+        text.sections["before"].append(("", ""))
+        text.add("epoch", "score = validate()")
+
 
 EVALUATIONS: list[type[Production]] = [
     NoEvaluation,
@@ -283,4 +552,8 @@ EVALUATIONS: list[type[Production]] = [
     PythonMetric,
     CheckpointOften,
     CheckpointPacked,
+    ScoreEachStep,
+    BoxOverlaps,
+    RotatedCheckpoints,
+    NestedValidation,
 ]

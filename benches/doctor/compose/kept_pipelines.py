@@ -12,48 +12,162 @@ from typing import ClassVar
 import kept_material
 import material
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
-from pipelines import DenseNet, Pipeline, WeightsEachBatch
-from storages import INFLATE
+from pipelines import Pipeline
+from pipelines_models import DenseNet, WeightsEachBatch
 
 
 @dataclass(frozen=True)
-class RecordJpegs(Pipeline):
-    """TFRecords of JPEGs are parsed, decoded and resized. Repaired: side by side, or stored smaller."""
+class PythonBatches(Pipeline):
+    """A class of Keras' makes batches of images in Python. Repaired: by threads, or stored smaller."""
 
     size: int = 256
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.5, 96 if script.about.small else rng.choice([128, 256, 400]))
+        return cls(rng.random() < 0.4, 96 if script.about.small else rng.choice([96, 192, 320]))
 
     def name(self, script: Script) -> str:
-        return f"jpg-{self.size}px-{script.about.count}.tfrecord"
+        return f"jpg-{self.size}px-{script.about.count}"
 
     def write(self, text: Text, script: Script) -> None:
-        text.add(
-            "constants",
-            """
-            FIELDS = {
-                "image": tf.io.FixedLenFeature([], tf.string),
-                "label": tf.io.FixedLenFeature([], tf.int64),
-            }
-            """,
-        )
+        text.need("from PIL import Image")
+        batch = script.about.batch
         text.add(
             "top",
             f"""
-            def parse(record):
-                fields = tf.io.parse_single_example(record, FIELDS)
-                image = tf.image.decode_jpeg(fields["image"], channels=3)
-                return tf.image.resize(image, [{SIZE}, {SIZE}]), fields["label"]
+            class Batches(keras.utils.PyDataset):
+                def __init__(self, files, **more):
+                    super().__init__(**more)
+                    self.files = files
+
+                def __len__(self):
+                    return len(self.files) // {batch}
+
+                def image(self, path):
+                    with Image.open(path) as opened:
+                        return np.asarray(opened.convert("RGB").resize(({SIZE}, {SIZE})), np.float32)
+
+                def __getitem__(self, index):
+                    part = self.files[index * {batch} : (index + 1) * {batch}]
+                    return np.stack([self.image(path) for path in part]), np.zeros(len(part), np.int32)
+            """,
+        )
+        more = f", workers={script.about.cores}, max_queue_size=16" if self.parallel else ""
+        text.add(
+            "pipeline",
+            f"""
+            files = sorted((DATA / "{self.name(script)}").glob("*.jpg"))
+            dataset = Batches(files{more})
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        found: dict[str, dict[str, Production]] = {}
+        if not self.parallel:
+            found["sequence-workers"] = {"storage": replace(self, parallel=True)}
+        if self.size > SIZE:
+            found["smaller-images"] = {"storage": replace(self, size=SIZE)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_folder(script.about.count, self.size, "jpg")}
+
+    def cost(self, script: Script) -> float:
+        return 0.25 + self.size**2 * 1.4e-5
+
+    @property
+    def random(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class MappedRowByRow(Pipeline):
+    """Rows in memory go through a function one by one. Repaired: a batch at once, or side by side."""
+
+    features: int = 32
+    rounds: int = 2
+    batched: bool = False
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, rng.choice([16, 128]), rng.choice([2, 6]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.npy"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            f"""
+            def squash(x, y):
+                for _ in range({self.rounds}):
+                    x = tf.math.tanh(tf.clip_by_value((x - 0.1) / 2.3, -3.0, 3.0)) * 2.0
+                return tf.where(tf.math.is_finite(x), x, 0.0), y
+            """,
+        )
+        mapped, batched = f".map(squash{self.calls()})", f".batch({script.about.batch})"
+        steps = batched + mapped if self.batched else mapped + batched
+        text.add(
+            "pipeline",
+            f"""
+            x = np.load(DATA / "{self.name(script)}")
+            dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(len(x)) % 10))
+            dataset = dataset{steps}{self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**self.side_by_side(), "batch-at-once": {"storage": replace(self, batched=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.03 + self.rounds * 0.01
+
+
+@dataclass(frozen=True)
+class MaskedPngs(Pipeline):
+    """PNGs with a mask each are decoded and resized. Repaired: side by side, or stored smaller."""
+
+    size: int = 128
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, 80 if script.about.small else rng.choice([SIZE, 128, 224]))
+
+    def folders(self, script: Script) -> tuple[str, str]:
+        """Names of the folders of images and of masks."""
+        return f"png-{self.size}px-{script.about.count}", f"mask-{self.size}px-{script.about.count}"
+
+    def write(self, text: Text, script: Script) -> None:
+        images, masks = self.folders(script)
+        text.add(
+            "top",
+            f"""
+            def listed(name):
+                return tf.data.Dataset.from_tensor_slices(sorted(map(str, (DATA / name).glob("*.png"))))
+
+
+            def load(image_path, mask_path):
+                image = tf.io.decode_png(tf.io.read_file(image_path), channels=3)
+                mask = tf.io.decode_png(tf.io.read_file(mask_path), channels=1)
+                image = tf.image.resize(image, ({SIZE}, {SIZE}))
+                mask = tf.image.resize(mask, ({SIZE}, {SIZE}), method="nearest")
+                return image * tf.cast(mask > 127, tf.float32), tf.constant(0)
             """,
         )
         text.add(
             "pipeline",
             f"""
-            records = tf.data.TFRecordDataset([str(DATA / "{self.name(script)}")])
-            dataset = records.map(parse{self.calls()}).batch({script.about.batch}){self.ahead()}
+            pairs = tf.data.Dataset.zip((listed("{images}"), listed("{masks}")))
+            dataset = pairs.map(load{self.calls()}).batch({script.about.batch}){self.ahead()}
             """,
         )
 
@@ -64,226 +178,172 @@ class RecordJpegs(Pipeline):
         return found
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.jpeg_records(script.about.count, self.size)}
-
-    def cost(self, script: Script) -> float:
-        return 0.25 + self.size**2 * 1e-5
-
-
-@dataclass(frozen=True)
-class NumpyFunction(Pipeline):
-    """A function of Python's loads an npz for each image. Repaired: side by side, uncompressed, or in one array."""
-
-    compressed: bool = True
-    packed: bool = False
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.5, rng.random() < 0.6)
-
-    def name(self, script: Script) -> str:
-        if self.packed:
-            return f"images-{script.about.count}.npy"
-        return f"{'npz' if self.compressed else 'stored-npz'}-{script.about.count}"
-
-    def write(self, text: Text, script: Script) -> None:
-        if self.packed:
-            text.add("top", "def load(image):\n    return tf.cast(image, tf.float32), tf.constant(0)")
-            source = f'np.load(DATA / "{self.name(script)}")'
-        else:
-            text.add(
-                "top",
-                f"""
-                def read(path):
-                    with np.load(path.decode()) as stored:
-                        return stored["image"]
-
-
-                def load(path):
-                    image = tf.numpy_function(read, [path], tf.uint8)
-                    image.set_shape(({SIZE}, {SIZE}, 3))
-                    return tf.cast(image, tf.float32), tf.constant(0)
-                """,
-            )
-            source = f'sorted(str(path) for path in (DATA / "{self.name(script)}").glob("*.npz"))'
-        text.add(
-            "pipeline",
-            f"""
-            samples = {source}
-            dataset = tf.data.Dataset.from_tensor_slices(samples).map(load{self.calls()})
-            dataset = dataset.batch({script.about.batch}, drop_remainder=True){self.ahead()}
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        found = self.side_by_side()
-        found["pack"] = {"storage": replace(self, packed=True)}
-        if self.compressed:
-            found["uncompressed"] = {"storage": replace(self, compressed=False)}
-        return found
-
-    def data(self, script: Script) -> dict[str, Maker]:
+        images, masks = self.folders(script)
         count = script.about.count
-        made = (
-            material.image_array(count, SIZE)
-            if self.packed
-            else material.npz_folder(count, SIZE, self.compressed)
-        )
-        return {self.name(script): made}
+        return {
+            images: material.image_folder(count, self.size, "png"),
+            masks: kept_material.mask_folder(count, self.size),
+        }
 
     def cost(self, script: Script) -> float:
-        return 0.4 + (SIZE**2 * 3 * 6 * INFLATE if self.compressed else 0.0)
+        return 0.3 + self.size**2 * 3e-5
 
 
 @dataclass(frozen=True)
-class FixedRecords(Pipeline):
-    """Records of one length in a file: each is cheap to take apart."""
+class ShuffledArrays(Pipeline):
+    """Arrays in memory, shuffled and batched: nothing to repair."""
 
-    features: int = 64
+    features: int = 32
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.6, rng.choice([32, 128, 512]))
+        return cls(True, rng.choice([32, 256]))
 
     def shape(self) -> tuple[int, ...]:
         return (self.features,)
 
     def name(self, script: Script) -> str:
-        return f"records-{script.about.count}-{self.features}.bin"
+        return f"rows-{script.about.count}-{self.features}.npy"
 
     def write(self, text: Text, script: Script) -> None:
-        text.add(
-            "top",
-            f"""
-            def take_apart(record):
-                x = tf.io.decode_raw(tf.strings.substr(record, 1, {4 * self.features}), tf.float32)
-                label = tf.io.decode_raw(tf.strings.substr(record, 0, 1), tf.uint8)[0]
-                return tf.ensure_shape(x, [{self.features}]), tf.cast(label, tf.int32)
-            """,
-        )
         text.add(
             "pipeline",
             f"""
-            path = str(DATA / "{self.name(script)}")
-            dataset = tf.data.FixedLengthRecordDataset(path, {4 * self.features + 1})
-            dataset = dataset.map(take_apart{self.calls()}).batch({script.about.batch}){self.ahead()}
+            x = np.load(DATA / "{self.name(script)}")
+            dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(len(x)) % 10))
+            dataset = dataset.shuffle(256, seed=1).batch({script.about.batch}){self.ahead()}
             """,
         )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return self.side_by_side()
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.records(script.about.count, self.features)}
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.06
+        return 0.01
 
 
-def flat(shape: tuple[int, ...]) -> str:
-    """Layers that make one row of a sample."""
-    pool = (
-        "keras.layers.Rescaling(1 / 255)(x)",
-        "keras.layers.AveragePooling2D(8)(x)",
-        "keras.layers.Flatten()(x)",
-    )
-    return "".join(f"x = {layer}\n" for layer in pool) if len(shape) == 3 else ""
+def sequence(shape: tuple[int, ...]) -> str:
+    """Layers that make a sequence of a sample."""
+    if len(shape) == 3:
+        return "keras.layers.AveragePooling2D(4), keras.layers.Reshape((16, 48))"
+    return f"keras.layers.Reshape((8, {shape[0] // 8}))"
 
 
 @dataclass(frozen=True)
-class ResidualNet(DenseNet):
-    """Layers whose inputs are added to what they make, written as functions."""
+class RecurrentLayers(DenseNet):
+    """A recurrent layer over rows of images, or parts of rows."""
 
-    blocks: int = 2
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(16, 1) if script.about.small else cls(rng.choice([64, 256, 768]), rng.choice([1, 2, 4]))
+        return cls(8 if script.about.small else rng.choice([16, 64, 128]))
 
     def write(self, text: Text, script: Script) -> None:
         shape = script["storage"].shape()  # type: ignore[attr-defined]
         text.add(
             "model",
-            f"x = inputs = keras.Input({shape})\n{flat(shape)}x = keras.layers.Dense({self.width})(x)",
-        )
-        text.add(
-            "model",
             f"""
-            for _ in range({self.blocks}):
-                x = keras.layers.Add()([x, keras.layers.Dense({self.width}, activation="relu")(x)])
-            model = keras.Model(inputs, keras.layers.Dense(10)(x))
+            model = keras.Sequential([
+                keras.Input({shape}),
+                {sequence(shape)},
+                keras.layers.GRU({self.width}),
+                keras.layers.Dense(10),
+            ])
             """,
         )
 
 
 @dataclass(frozen=True)
-class SubclassedNet(DenseNet):
-    """A class of layers of its own, with normalization."""
+class OwnTrainStep(DenseNet):
+    """A model whose training step is written out, as guides to Keras show it."""
 
     of: ClassVar[str] = KEPT
 
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(8 if script.about.small else rng.choice([16, 32, 64]))
-
     def write(self, text: Text, script: Script) -> None:
-        images = len(script["storage"].shape()) == 3  # type: ignore[attr-defined]
-        first = (
-            f"[keras.layers.SeparableConv2D({self.width}, 3, strides=4), keras.layers.GlobalMaxPooling2D()]"
-            if images
-            else f"[keras.layers.Dense({self.width * 8}), keras.layers.LayerNormalization()]"
-        )
+        shape = script["storage"].shape()  # type: ignore[attr-defined]
         text.add(
             "top",
-            f"""
-            class Network(keras.Model):
-                def __init__(self):
-                    super().__init__()
-                    self.first = {first}
-                    self.normalize = keras.layers.BatchNormalization()
-                    self.out = keras.layers.Dense(10)
-
-                def call(self, x, training=False):
-                    for layer in self.first:
-                        x = layer(x)
-                    return self.out(keras.activations.relu(self.normalize(x, training=training)))
+            """
+            class TapedModel(keras.Model):
+                def train_step(self, data):
+                    x, y = data
+                    with tf.GradientTape() as tape:
+                        guesses = self(x, training=True)
+                        loss = self.compute_loss(x=x, y=y, y_pred=guesses)
+                    gradients = tape.gradient(loss, self.trainable_variables)
+                    self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+                    for metric in self.metrics:
+                        if metric.name == "loss":
+                            metric.update_state(loss)
+                    return {metric.name: metric.result() for metric in self.metrics}
             """,
         )
-        text.add("model", "model = Network()")
+        text.add("model", f"inputs = keras.Input({shape})")
+        if len(shape) == 3:
+            text.add("model", "x = keras.layers.Flatten()(keras.layers.MaxPooling2D(8)(inputs))")
+        else:
+            text.add("model", "x = inputs")
+        text.add(
+            "model",
+            f"""
+            x = keras.layers.Dense({self.width}, activation="gelu")(keras.layers.LayerNormalization()(x))
+            model = TapedModel(inputs, keras.layers.Dense(10)(x))
+            """,
+        )
 
 
 @dataclass(frozen=True)
-class ProbesEachBatch(WeightsEachBatch):
-    """A callback that runs the model on some fixed samples after each batch. Repaired: after each 50th."""
-
-    of: ClassVar[str] = KEPT
-
-    def noting(self) -> str:
-        return "spread = float(np.std(self.model(PROBE, training=False)))\n" + self.writing("spread")
-
-    def write(self, text: Text, script: Script) -> None:
-        shape = script["storage"].shape()  # type: ignore[attr-defined]
-        text.add("constants", f"PROBE = np.ones((4, {', '.join(map(str, shape))}), np.float32)")
-        super().write(text, script)
-
-
-@dataclass(frozen=True)
-class HistogramsEachBatch(WeightsEachBatch):
-    """A callback that counts all weights into bins after each batch. Repaired: after each 50th."""
+class MomentsAsJson(WeightsEachBatch):
+    """A callback that writes mean and spread of all weights as JSON after each batch. Repaired: after each 50th."""
 
     of: ClassVar[str] = KEPT
 
     def noting(self) -> str:
         return (
-            "for variable in self.model.trainable_variables:\n"
-            "    counts, edges = np.histogram(variable.numpy(), bins=50)\n"
-            "    " + self.writing("variable.name, *counts")
+            "moments = {}\n"
+            "for weights in self.model.weights:\n"
+            "    values = weights.numpy()\n"
+            "    moments[weights.path] = float(values.mean()), float(values.std())\n"
+            'json.dump({"batch": batch, **moments}, self.log)'
         )
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import json")
+        super().write(text, script)
+
+
+@dataclass(frozen=True)
+class SavedEveryFew(Production):
+    """Weights are saved by Keras' callback every few batches. Repaired: after each epoch."""
+
+    slot: ClassVar[str] = "logging"
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
+    every: int = 4
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([1, 4, 10]))
+
+    def write(self, text: Text, script: Script) -> None:
+        often = self.every or '"epoch"'
+        text.told["callback"] = "saving"
+        text.add(
+            "model",
+            f"""
+            saving = keras.callbacks.ModelCheckpoint(
+                str(HERE / "last.weights.h5"), save_weights_only=True, save_freq={often}
+            )
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"checkpoint-less": {"logging": replace(self, every=0)}}
 
 
 PIPELINES: list[type[Production]] = [
-    RecordJpegs, NumpyFunction, FixedRecords, ResidualNet, SubclassedNet, ProbesEachBatch, HistogramsEachBatch,
+    PythonBatches, MappedRowByRow, MaskedPngs, ShuffledArrays, RecurrentLayers, OwnTrainStep, MomentsAsJson,
+    SavedEveryFew,
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Kept productions of access, decoding, work and collating: for final figures, not to develop rules with.
+"""Kept productions of access, decoding and collating: for final figures, not to develop rules with.
 
 Invariant: nothing else imports these but `drawing.py`, and no rule is changed after a look at them (README.md).
 """
@@ -10,277 +10,197 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import kept_material
-from accesses import Access, Kept, OwnPart
+from accesses import Access, Kept, OwnPart, outside
 from collates import Collate, Default, PadSequence
-from decodings import Decoding, jpegs
+from decodings import Decoding, jpegs, whole
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
-from kept_storages import ZippedArrays
 from storages import storage
-from works import RegexTokens, Work, shifted
 
 
-def outside(text: Text, script: Script, source: str, steps: int) -> None:
-    """Adds the storage's lines that read a sample to a function outside of the data set."""
-    for line in storage(script).reading(script, source).split("\n"):
-        text.sections["top"].append(("    " * steps + line, "storage"))
+def names(script: Script) -> str:
+    """What the storage's lines set of a sample, as it is handed on."""
+    kind = storage(script)
+    return "coded" if kind.encoded else "image" if script.about.kind == "image" else "x"
 
 
 @dataclass(frozen=True)
-class ManifestEach(Access):
-    """A CSV file says which files there are, and is read for each sample. Repaired: the folder is listed once."""
+class GlobEach(Access):
+    """The file of a sample is looked for by a pattern. Repaired: the folder is listed once."""
 
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("files",)
 
-    def name(self, script: Script) -> str:
-        return f"manifest-{script.about.count}-{storage(script).ending}.csv"  # type: ignore[attr-defined]
-
     def write(self, text: Text, script: Script) -> None:
-        text.need("import csv")
         text.add(
-            "top",
+            "get",
             f"""
-            def entries():
-                with (DATA / "{self.name(script)}").open(newline="") as file:
-                    return list(csv.DictReader(file))
+            found = list((DATA / "{storage(script).name(script)}").glob(f"{{index:05}}.*"))
+            assert len(found) == 1, f"no file or several for {{index}}: {{found}}"
             """,
         )
-        text.add("get", f'path = DATA / "{storage(script).name(script)}" / entries()[index]["file"]')
-        self.read(text, script, "path")
+        self.read(text, script, "found[0]")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"list-once": {"access": Kept(self.shuffle)}}
 
-    def data(self, script: Script) -> dict[str, Maker]:
-        ending = storage(script).ending  # type: ignore[attr-defined]
-        return {self.name(script): kept_material.manifest(script.about.count, ending)}
-
     def cost(self, script: Script) -> float:
-        return 0.02 + script.about.count * 1.1e-3
+        return 0.02 + script.about.count * 6e-4
 
 
 @dataclass(frozen=True)
-class FetchFunction(Access):
-    """A function outside of the data set opens the container for each sample. Repaired: once for each worker."""
+class ReaderEach(Access):
+    """A reader is made for each sample, which opens the container. Repaired: once for each worker."""
 
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("container",)
 
     def write(self, text: Text, script: Script) -> None:
-        kind = storage(script)
-        got = "coded" if kind.encoded else "image" if script.about.kind == "image" else "x"
-        mapped = "np.load(" in kind.opening(script)
-        first = f"file = {kind.opening(script)}" if mapped else f"with {kind.opening(script)} as file:"
-        text.add("top", f"def fetch(index):\n    {first}")
-        outside(text, script, "file", 1 if mapped else 2)
-        text.sections["top"].append((f"    return {got}, label", self.slot))
-        text.add("get", f"{got}, label = fetch(index)")
+        text.add(
+            "top",
+            f"""
+            class Reader:
+                def __init__(self):
+                    self.file = {storage(script).opening(script)}
+
+                def __getitem__(self, index):
+            """,
+        )
+        outside(text, script, "self.file", 2)
+        text.sections["top"].append((f"        return {names(script)}, label", self.slot))
+        text.add("get", f"{names(script)}, label = Reader()[index]")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"keep-open": {"access": Kept(self.shuffle)}}
 
     def cost(self, script: Script) -> float:
-        kind = storage(script)
-        if isinstance(kind, ZippedArrays):
-            return kind.open_ms(script)
-        return {"TiffPages": 0.6, "ParquetGroups": 0.2, "PackedRecords": 0.02}.get(type(kind).__name__, 0.1)
+        return storage(script).open_ms(script)
 
 
 @dataclass(frozen=True)
-class CachedHandle(Access):
-    """What is open is kept by a cache, for each process its own: nothing to repair."""
+class CopiedRecords(Access):
+    """What is known of a sample is copied with all its annotations. Repaired: only the outermost dict is."""
 
-    of: ClassVar[str] = KEPT
-    forms: ClassVar[tuple[str, ...]] = ("container",)
-    weight: ClassVar[float] = 0.5
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import functools", "import os")
-        text.add(
-            "top",
-            f"""
-            @functools.lru_cache(maxsize=1)
-            def opened(process):
-                return {storage(script).opening(script)}
-            """,
-        )
-        text.add("get", "file = opened(os.getpid())")
-        self.read(text, script, "file")
-
-
-@dataclass(frozen=True)
-class PermutedSubset(Access):
-    """A `Subset` in an order that was drawn once: nothing to repair."""
-
+    number: int = 10
+    shallow: bool = False
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
-    weight: ClassVar[float] = 0.5
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        # Texts are taken by their place before there is a record.
+        return super().fits(script) and script.about.kind != "text"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(False)
+        return cls(rng.random() < 0.7, rng.choice([2, 12, 50]))
+
+    def name(self, script: Script) -> str:
+        return f"records-{script.about.count}-{self.number}.json"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import random", "from torch.utils.data import DataLoader, Dataset, Subset")
-        count = script.about.count
-        text.add("setup", f"order = random.Random(1).sample(range({count}), {count})")
-        text.told["dataset"] = "Subset(Samples(), order)"
+        text.need("import json")
+        text.add(
+            "init", f'with open(DATA / "{self.name(script)}") as file:\n    self.records = json.load(file)'
+        )
+        if self.shallow:
+            text.add("get", "record = dict(self.records[index])")
+        else:
+            text.need("import copy")
+            text.add("get", "record = copy.deepcopy(self.records[index])")
+        text.add(
+            "get",
+            """
+            record["annotations"] = [thing for thing in record["annotations"] if thing["iscrowd"] == 0]
+            index = record["id"]
+            """,
+        )
+        Kept(self.shuffle).write(text, script)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"shallow-copy": {"access": replace(self, shallow=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.annotated_records(script.about.count, self.number)}
+
+    def cost(self, script: Script) -> float:
+        return 0.01 + (0.0 if self.shallow else self.number * 0.021)
+
+
+@dataclass(frozen=True)
+class FoldsJoined(Access):
+    """Folds of a data set, put together in another order: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+    weight: ClassVar[float] = 0.6
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need(
+            "import numpy as np", "from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset"
+        )
+        text.add(
+            "setup",
+            f"""
+            everything = Samples()
+            order = np.random.RandomState(3).permutation({script.about.count})
+            folds = [Subset(everything, fold.tolist()) for fold in np.array_split(order, 5)]
+            """,
+        )
+        text.told["dataset"] = "ConcatDataset(folds[1:] + folds[:1])"
         Kept(False).write(text, script)
 
 
 @dataclass(frozen=True)
-class ParsesThenSlices(Access):
-    """Each worker parses a whole stream into a list, of which it takes a slice. Repaired: only its own are parsed."""
+class BufferedStream(Access):
+    """Each worker reads its own of a stream, through a buffer that shuffles: nothing to repair."""
 
+    size: int = 100
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("stream",)
 
-    def write(self, text: Text, script: Script) -> None:
-        text.need("from torch.utils.data import get_worker_info")
-        text.told["depth"] = "1"
-        text.add("top", "def parse(line):")
-        outside(text, script, "line", 1)
-        text.sections["top"].append(("    return x, label", self.slot))
-        text.add(
-            "iterate",
-            f"""
-            info = get_worker_info()
-            begin, step = (info.id, info.num_workers) if info is not None else (0, 1)
-            with {storage(script).opening(script)} as file:
-                rows = [parse(line) for line in file]
-            for x, label in rows[begin::step]:
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"own-part": {"access": OwnPart(False)}}
-
-
-@dataclass(frozen=True)
-class FitDecode(Decoding):
-    """A function as torchvision's loader, then cut and resized by Pillow. Repaired: `draft`."""
-
-    draft: bool = False
-    of: ClassVar[str] = KEPT
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from PIL import Image, ImageOps")
-        text.add("top", "def pil_loader(source):\n    with Image.open(source) as opened:")
-        if self.draft:
-            text.sections["top"].append((f'        opened.draft("RGB", ({SIZE}, {SIZE}))', self.slot))
-        text.sections["top"].append(('        return opened.convert("RGB")', self.slot))
-        text.add("get", f"image = np.array(ImageOps.fit(pil_loader(coded), ({SIZE}, {SIZE})))")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
-
-
-@dataclass(frozen=True)
-class PyramidDecode(Decoding):
-    """OpenCV, halved by `pyrDown` until little is left to resize. Repaired: it decodes at half the size."""
-
-    reduced: bool = False
-    of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("cv2",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import cv2", "import numpy as np")
-        whole = "coded.getbuffer()" if storage(script).form == "container" else "coded.read_bytes()"
-        how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
-        text.add(
-            "top",
-            """
-            def shrunk(image, size):
-                while min(image.shape[:2]) >= 2 * size:
-                    image = cv2.pyrDown(image)
-                return cv2.resize(image, (size, size))
-            """,
-        )
-        text.add(
-            "get",
-            f"""
-            image = cv2.imdecode(np.frombuffer({whole}, np.uint8), cv2.{how})
-            image = shrunk(image, {SIZE})[:, :, ::-1].copy()
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
-
-
-@dataclass(frozen=True)
-class InterpolateDecode(Decoding):
-    """Pillow, then resized as a tensor of floats. Repaired: `draft`."""
-
-    draft: bool = False
-    of: ClassVar[str] = KEPT
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from PIL import Image", "from torch.nn import functional as N")
-        draft = f'\n        opened.draft("RGB", ({SIZE}, {SIZE}))' if self.draft else ""
-        text.add(
-            "methods",
-            f"def tensor(self, source):\n    with Image.open(source) as opened:{draft}\n"
-            '        pixels = np.array(opened.convert("RGB"))\n'
-            "    return torch.from_numpy(pixels).permute(2, 0, 1).float()",
-        )
-        text.add(
-            "get",
-            f"""
-            pixels = self.tensor(coded)[None]
-            pixels = N.interpolate(pixels, ({SIZE}, {SIZE}), mode="bilinear", antialias=True)
-            image = pixels[0].round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"reduced-decoding": {"decoding": replace(self, draft=True)}} if jpegs(script) else {}
-
-    def cost(self, script: Script) -> float:
-        return 0.05 + getattr(storage(script), "size", SIZE) ** 2 * 2e-6
-
-
-@dataclass(frozen=True)
-class SaltAndPepper(Work):
-    """A callable class that draws and sets pixels one by one. Repaired: all by NumPy."""
-
-    pixels: int = 500
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(pixels=rng.choice([200, 600, 1500]))
+        return cls(False, rng.choice([32, 256]))
 
     def write(self, text: Text, script: Script) -> None:
-        if self.cheap:
-            text.need("import numpy as np")
-            made = "np.random.default_rng(0)"
-            body = f"""
-                ys, xs = self.random.integers(0, {SIZE}, (2, self.pixels))
-                image[ys, xs] = self.random.choice([0, 255], (self.pixels, 1))
-                return image
-            """
-        else:
-            text.need("import random")
-            made = "random.Random(0)"
-            body = f"""
-                for _ in range(self.pixels):
-                    y, x = self.random.randrange({SIZE}), self.random.randrange({SIZE})
-                    image[y, x] = 255 if self.random.random() < 0.5 else 0
-                return image
-            """
+        text.need("import random", "from torch.utils.data import get_worker_info")
+        text.told["depth"] = "1"
         text.add(
             "top",
-            "class SaltAndPepper:\n    def __init__(self, pixels):\n"
-            f"        self.pixels, self.random = pixels, {made}\n\n"
-            "    def __call__(self, image):\n" + shifted(body, 2),
+            """
+            def shuffled(samples, size):
+                chosen, kept = random.Random(0), []
+                for sample in samples:
+                    if len(kept) < size:
+                        kept.append(sample)
+                        continue
+                    place = chosen.randrange(size)
+                    yield kept[place]
+                    kept[place] = sample
+                chosen.shuffle(kept)
+                yield from kept
+            """,
         )
-        text.add("init", f"self.noise = SaltAndPepper({self.pixels})")
-        text.add("work", "image = self.noise(image)")
-
-    def cost(self, script: Script) -> float:
-        return self.pixels * 7e-4
+        text.add(
+            "methods",
+            f"""
+            def own(self):
+                info = get_worker_info()
+                first, step = (info.id, info.num_workers) if info else (0, 1)
+                with {storage(script).opening(script)} as file:
+                    for index, line in enumerate(file):
+                        if index % step != first:
+                            continue
+            """,
+        )
+        for line in storage(script).reading(script, "line").split("\n"):
+            text.sections["methods"].append(("            " + line, "storage"))
+        text.sections["methods"].append((f"            yield index, {names(script)}, label", self.slot))
+        text.add("iterate", f"for index, {names(script)}, label in shuffled(self.own(), {self.size}):")
 
     @property
     def random(self) -> bool:
@@ -288,214 +208,144 @@ class SaltAndPepper(Work):
 
 
 @dataclass(frozen=True)
-class VectorizedGamma(Work):
-    """A function of Python by `np.vectorize` on each pixel of some channels. Repaired: a table."""
+class ShardedOutside(Access):
+    """A data set around the stream's leaves out what other workers give, after it was made. Repaired: before."""
 
-    channels: int = 1
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(channels=rng.choice([1, 2, 3]))
+    forms: ClassVar[tuple[str, ...]] = ("stream",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.add("top", "def gamma(value):\n    return int(255 * (value / 255) ** 0.8)")
-        some = f"image[..., :{self.channels}]"
-        if self.cheap:
-            text.add("init", "self.table = np.array([gamma(value) for value in range(256)], np.uint8)")
-            text.add("work", f"{some} = self.table[{some}]")
-        else:
-            text.add("init", "self.bend = np.vectorize(gamma, otypes=[np.uint8])")
-            text.add("work", f"{some} = self.bend({some})")
+        text.need("import itertools", "from torch.utils.data import get_worker_info")
+        text.told["depth"] = "2"
+        text.told["dataset"] = "Sharded(Samples())"
+        text.add(
+            "top",
+            """
+            class Sharded(IterableDataset):
+                def __init__(self, whole):
+                    self.whole = whole
 
-    def cost(self, script: Script) -> float:
-        return SIZE**2 * self.channels * 1.6e-4
+                def __iter__(self):
+                    info = get_worker_info()
+                    if info is None:
+                        return iter(self.whole)
+                    return itertools.islice(self.whole, info.id, None, info.num_workers)
+            """,
+        )
+        text.add(
+            "iterate",
+            f"with {storage(script).opening(script)} as file:\n    for index, line in enumerate(file):",
+        )
+        self.read(text, script, "line")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"own-part": {"access": OwnPart(False)}}
 
 
 @dataclass(frozen=True)
-class WarpAffine(Work):
-    """Images are turned by OpenCV. Nothing to repair."""
+class Drafted(Decoding):
+    """Images that are decoded whole or, repaired, smaller, if the decoder can."""
+
+    reduced: bool = False
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
+
+
+@dataclass(frozen=True)
+class Letterbox(Drafted):
+    """OpenCV; sides keep their proportion, and what is left is filled. Repaired: it decodes at half the size."""
 
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
     needs: ClassVar[tuple[str, ...]] = ("cv2",)
-    weight: ClassVar[float] = 0.6
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import cv2")
-        half = SIZE // 2
+        text.need("import cv2", "import numpy as np")
+        how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
+        text.add(
+            "top",
+            """
+            def letterbox(image, size, colour=(114, 114, 114)):
+                height, width = image.shape[:2]
+                scale = min(size / height, size / width)
+                new = round(width * scale), round(height * scale)
+                how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+                image = cv2.resize(image, new, interpolation=how)
+                left, top = (size - new[0]) // 2, (size - new[1]) // 2
+                right, bottom = size - new[0] - left, size - new[1] - top
+                return cv2.copyMakeBorder(image, top, bottom, left, right, cv2.BORDER_CONSTANT, value=colour)
+            """,
+        )
+        text.add(
+            "get",
+            f"""
+            image = cv2.imdecode(np.frombuffer({whole(script)}, np.uint8), cv2.{how})
+            image = np.ascontiguousarray(letterbox(image, {SIZE})[..., ::-1])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class AlbumentationsDecode(Drafted):
+    """Pillow, then made smaller and cut by albumentations. Repaired: `draft`."""
+
+    of: ClassVar[str] = KEPT
+    needs: ClassVar[tuple[str, ...]] = ("albumentations",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import albumentations as A", "import numpy as np", "from PIL import Image")
+        text.add("init", f"self.fit = A.Compose([A.SmallestMaxSize({SIZE}), A.CenterCrop({SIZE}, {SIZE})])")
+        text.add("get", "opened = Image.open(coded)")
+        if self.reduced:
+            text.add("get", f'opened.draft("RGB", ({SIZE}, {SIZE}))')
+        text.add("get", 'image = self.fit(image=np.array(opened.convert("RGB")))["image"]')
+
+
+@dataclass(frozen=True)
+class ThumbnailPaste(Decoding):
+    """Pillow's `thumbnail`, which lets the decoder make images smaller, on a canvas: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image")
         text.add(
             "methods",
             f"""
-            def turned(self, image, degrees):
-                matrix = cv2.getRotationMatrix2D(({half}, {half}), degrees, 1.1)
-                return cv2.warpAffine(image, matrix, ({SIZE}, {SIZE}), borderMode=cv2.BORDER_REFLECT)
+            def squared(self, source):
+                with Image.open(source) as opened:
+                    opened.thumbnail(({SIZE}, {SIZE}))
+                    canvas = Image.new("RGB", ({SIZE}, {SIZE}))
+                    canvas.paste(opened, tuple(({SIZE} - side) // 2 for side in opened.size))
+                return np.array(canvas)
             """,
         )
-        text.add("work", "image = self.turned(image, index % 31 - 15)")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
-
-    def cost(self, script: Script) -> float:
-        return 0.03
+        text.add("get", "image = self.squared(coded)")
 
 
 @dataclass(frozen=True)
-class RollingMeans(Work):
-    """Means of a window by pandas for each row. Repaired: by sums of NumPy's."""
-
-    window: int = 8
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    needs: ClassVar[tuple[str, ...]] = ("pandas",)
-    weight: ClassVar[float] = 1.5
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(window=rng.choice([3, 8, 12]))
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        if self.cheap:
-            body = f"""
-                ends = np.arange(1, len(x) + 1)
-                begins = np.maximum(ends - {self.window}, 0)
-                sums = np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)])
-                return ((sums[ends] - sums[begins]) / (ends - begins)).astype(np.float32)
-            """
-        else:
-            text.need("import pandas as pd")
-            body = f"""
-                series = pd.Series(x)
-                return series.rolling({self.window}, min_periods=1).mean().to_numpy(np.float32)
-            """
-        text.add("top", "def smooth(x):\n" + shifted(body))
-        text.add("work", "x = smooth(x)")
-
-    def cost(self, script: Script) -> float:
-        return 0.07
-
-
-@dataclass(frozen=True)
-class Spectrum(Work):
-    """Rows are taken as signals, of which the spectrum is learnt from. Nothing to repair."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    weight: ClassVar[float] = 0.6
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.add("init", f"self.window = np.hanning({getattr(storage(script), 'features', 64)})")
-        text.add("work", "x = np.log1p(np.abs(np.fft.fft(x * self.window))).astype(np.float32)")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
-
-    def cost(self, script: Script) -> float:
-        return 0.01
-
-
-@dataclass(frozen=True)
-class TrainedTokenizer(RegexTokens):
-    """A tokenizer of Hugging Face's, trained on the texts. Repaired: they are tokenized when the data set is made."""
-
-    of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("tokenizers",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("from tokenizers import Tokenizer, models, pre_tokenizers, trainers")
-        text.add(
-            "methods",
-            """
-            def learn(self):
-                tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
-                tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-                trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["[PAD]", "[UNK]"], show_progress=False)
-                tokenizer.train_from_iterator((self.text(index) for index in range(200)), trainer)
-                return tokenizer
-            """.replace("200", str(min(200, script.about.count))),
-        )
-        if self.cheap:
-            text.add("init", "tokenizer = self.learn()")
-            text.add(
-                "init",
-                "self.tokens = [tokenizer.encode(self.text(index)).ids for index in range(len(self))]",
-            )
-            text.add("work", "tokens = self.tokens[index]")
-        else:
-            text.add("init", "self.tokenizer = self.learn()")
-            text.add("work", "tokens = self.tokenizer.encode(self.text(index)).ids")
-
-    def cost(self, script: Script) -> float:
-        return 0.01 + getattr(storage(script), "words", 60) * 1.3e-3
-
-
-@dataclass(frozen=True)
-class CharacterGrams(RegexTokens):
-    """Pieces of words are hashed one by one in Python. Repaired: once, when the data set is made."""
-
-    longest: int = 4
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(longest=rng.choice([3, 4]))
-
-    def constants(self) -> str:
-        return f"SIZES = range(3, {self.longest + 1})"
-
-    def tokenize(self) -> str:
-        return """
-            def pieces(word):
-                for size in SIZES:
-                    for begin in range(max(1, len(word) - size + 1)):
-                        yield word[begin : begin + size]
-
-
-            def tokenize(text):
-                words = [f"<{word}>" for word in text.lower().split()]
-                return [zlib.crc32(piece.encode()) % 9000 + 1 for word in words for piece in pieces(word)]
-        """
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import zlib")
-        text.add("constants", self.constants())
-        text.add("top", self.tokenize())
-        self.call(text)
-
-    def cost(self, script: Script) -> float:
-        return getattr(storage(script), "words", 60) * (self.longest - 2) * 1.2e-3
-
-
-@dataclass(frozen=True)
-class PadObject(Collate):
-    """A callable object that makes lists longer by an element at a time. Repaired: `pad_sequence`."""
+class FilledTensor(Collate):
+    """Tokens are set in a tensor one by one. Repaired: `pad_sequence`."""
 
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("text",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "Padding(0)"
+        text.told["collate"] = "Batcher()"
         text.add(
             "top",
             """
-            class Padding:
-                def __init__(self, value):
-                    self.value = value
+            class Batcher:
+                def __init__(self, padding=0):
+                    self.padding = padding
 
                 def __call__(self, samples):
-                    longest = max(len(tokens) for tokens, _ in samples)
-                    rows, labels = [], []
-                    for tokens, label in samples:
-                        while len(tokens) < longest:
-                            tokens = tokens + [self.value]
-                        rows.append(torch.tensor(tokens))
-                        labels.append(label)
-                    return torch.stack(rows), torch.tensor(labels)
+                    sequences, labels = zip(*samples)
+                    ids = torch.full((len(sequences), max(map(len, sequences))), self.padding)
+                    for row, sequence in enumerate(sequences):
+                        for column, token in enumerate(sequence):
+                            ids[row, column] = token
+                    return ids, torch.tensor(labels)
             """,
         )
 
@@ -503,29 +353,70 @@ class PadObject(Collate):
         return {"pad-sequence": {"collate": PadSequence()}}
 
     def cost(self, script: Script) -> float:
-        # About 4.5 pieces a word for each size of them; it is quadratic in the lengths.
-        tokens = getattr(storage(script), "words", 60) * 4.5 * (getattr(script["work"], "longest", 3) - 2)
-        return 0.02 + tokens**2 * 8e-7
+        return getattr(storage(script), "words", 60) * 1.3 * 1.6e-3
 
 
 @dataclass(frozen=True)
-class GrowingBatch(Collate):
-    """A batch that grows by `torch.cat`, a sample at a time. Repaired: stacked."""
+class LongestFirst(Collate):
+    """Sequences are sorted by their length and set row by row: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "longest_first"
+        text.add(
+            "top",
+            """
+            def longest_first(samples):
+                samples = sorted(samples, key=lambda sample: len(sample[0]), reverse=True)
+                ids = torch.zeros(len(samples), len(samples[0][0]), dtype=torch.long)
+                for row, (tokens, _) in enumerate(samples):
+                    ids[row, : len(tokens)] = torch.tensor(tokens)
+                return ids, torch.tensor([label for _, label in samples])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class Unzipped(Collate):
+    """Samples of a batch are sent one by one, and put together in the loop. Repaired: by the worker."""
 
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
 
     def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "gather"
+        text.told["collate"] = "unzip"
+        text.add("top", "def unzip(samples):\n    return tuple(zip(*samples))")
+        text.add("loop", "x, y = torch.stack(x), torch.tensor(y)")
+        # Before what others do to a batch.
+        loop = text.sections["loop"]
+        loop.insert(0, loop.pop())
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"few-tensors": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        return 0.05
+
+
+@dataclass(frozen=True)
+class DoubleArrays(Collate):
+    """Images become doubles, eight times as many bytes, before they are sent. Repaired: they stay as they are."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.told["collate"] = "to_batch"
         text.add(
             "top",
             """
-            def gather(samples):
-                rows, labels = torch.tensor([]), torch.tensor([], dtype=torch.long)
-                for sample, label in samples:
-                    rows = torch.cat([rows, sample.float()[None]])
-                    labels = torch.cat([labels, torch.tensor([label])])
-                return rows, labels
+            def to_batch(samples):
+                images = np.array([image.numpy() for image, _ in samples], dtype=np.float64)
+                labels = np.array([label for _, label in samples])
+                return torch.from_numpy(images), torch.from_numpy(labels)
             """,
         )
 
@@ -533,37 +424,11 @@ class GrowingBatch(Collate):
         return {"stack-arrays": {"collate": Default()}}
 
     def cost(self, script: Script) -> float:
-        values = SIZE * SIZE * 3 if script.about.kind == "image" else getattr(storage(script), "features", 64)
-        return 0.015 + values * (1e-6 + script.about.batch * 2e-7)
-
-
-@dataclass(frozen=True)
-class NumbersAlone(Collate):
-    """A sample is a list of numbers, of which each becomes a tensor of its own. Repaired: one tensor."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return super().fits(script) and getattr(storage(script), "features", 64) <= 128
-
-    def write(self, text: Text, script: Script) -> None:
-        text.told["sample"] = "x.tolist()"
-        text.add("loop", "x = torch.stack(x, 1).float()")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"few-tensors": {"collate": Default()}}
-
-    def cost(self, script: Script) -> float:
-        return getattr(storage(script), "features", 64) * 5e-4
+        return 0.06
 
 
 ACCESSES: list[type[Production]] = [
-    ManifestEach, FetchFunction, CachedHandle, PermutedSubset, ParsesThenSlices,
+    GlobEach, ReaderEach, CopiedRecords, FoldsJoined, BufferedStream, ShardedOutside,
 ]  # fmt: skip
-DECODINGS: list[type[Production]] = [FitDecode, PyramidDecode, InterpolateDecode]
-WORKS: list[type[Production]] = [
-    SaltAndPepper, VectorizedGamma, WarpAffine, RollingMeans, Spectrum, TrainedTokenizer, CharacterGrams,
-]  # fmt: skip
-COLLATES: list[type[Production]] = [PadObject, GrowingBatch, NumbersAlone]
+DECODINGS: list[type[Production]] = [Letterbox, AlbumentationsDecode, ThumbnailPaste]
+COLLATES: list[type[Production]] = [FilledTensor, LongestFirst, Unzipped, DoubleArrays]

@@ -1,4 +1,4 @@
-"""Kept productions of storage: for final figures, not to develop rules with.
+"""Kept productions of storages of rows and texts: for final figures, not to develop rules with.
 
 Invariant: nothing imports these but `drawing.py` and other kept files, and no rule is changed after a look at them
 (README.md).
@@ -12,395 +12,197 @@ from typing import ClassVar
 
 import kept_material
 import material
-from accesses import Kept
-from grammar import KEPT, SIZE, Maker, Production, Script, Text
-from storages import MappedImages, MappedRows, Storage
-from storages_images import JpegFolder
-from storages_tables import CsvRows, TextLines
-
-INFLATE_EACH = 0.07
-"""Milliseconds of CPU that an image takes to inflate, about."""
-
-
-def read_from(other: Production, script: Script) -> dict[str, Production]:
-    """Another storage in place of the script's, read in the same order."""
-    access = script["access"]
-    if other.form in access.forms:  # type: ignore[attr-defined]
-        return {"storage": other}
-    return {"storage": other, "access": Kept(access.shuffle)}  # type: ignore[attr-defined]
+from accesses import read_from
+from grammar import KEPT, Maker, Production, Script, Text
+from storages import MappedRows, Storage
+from storages_tables import CsvRows
+from storages_texts import TextLines
 
 
 @dataclass(frozen=True)
-class WebpFolder(JpegFolder):
-    """A folder of WebP images."""
+class SeriesWindows(Storage):
+    """Windows of a series in a DataFrame, by time or by row. Repaired: of an array."""
 
-    of: ClassVar[str] = KEPT
-    ending: ClassVar[str] = "webp"
-    pixel: ClassVar[float] = 2.4e-5
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.webp_folder(script.about.count, self.size)}
-
-    def bytes_each(self, script: Script) -> float:
-        return self.size**2 * 0.3
-
-
-@dataclass(frozen=True)
-class LmdbJpegs(JpegFolder):
-    """JPEGs in LMDB."""
-
-    of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("lmdb",)
-    form: ClassVar[str] = "container"
-    pixel: ClassVar[float] = 1.1e-5
-    single: ClassVar[bool] = True
-    """Whether a process can have it open once only."""
-
-    def name(self, script: Script) -> str:
-        return f"jpg-{self.size}px-{script.about.count}.mdb"
-
-    def opening(self, script: Script) -> str:
-        return f'lmdb.open(str(DATA / "{self.name(script)}"), readonly=True, lock=False, subdir=False)'
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f"with {source}.begin() as transaction:\n"
-            '    coded = io.BytesIO(transaction.get(f"{index:06}".encode()))\n'
-            "label = index % 10"
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import io", "import lmdb")
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.image_lmdb(script.about.count, self.size)}
-
-
-@dataclass(frozen=True)
-class TensorEach(Storage):
-    """A file of `torch.save` for each image. Repaired: all in one array that is mapped."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-    ending: ClassVar[str] = "pt"
-
-    def name(self, script: Script) -> str:
-        return f"pt-{script.about.count}"
-
-    def reading(self, script: Script, source: str) -> str:
-        return f'stored = torch.load({source})\nimage = stored["image"].numpy()\nlabel = index % 10'
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"pack": read_from(MappedImages(), script)}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.tensor_folder(script.about.count, SIZE)}
-
-    def cost(self, script: Script) -> float:
-        return 0.17
-
-
-@dataclass(frozen=True)
-class ZippedArrays(Storage):
-    """A zip of one npy for each image. Repaired: stored, if it is deflated."""
-
-    deflated: bool = True
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-    form: ClassVar[str] = "container"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.65)
-
-    def name(self, script: Script) -> str:
-        return f"arrays-{script.about.count}{'' if self.deflated else '-stored'}.zip"
-
-    def opening(self, script: Script) -> str:
-        return f'zipfile.ZipFile(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f'member = {source}.read(f"{{index:05}}.npy")\n'
-            "image = np.load(io.BytesIO(member))\n"
-            "label = index % 10"
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import io", "import zipfile", "import numpy as np")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"uncompressed": {"storage": replace(self, deflated=False)}} if self.deflated else {}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.image_zip(script.about.count, SIZE, self.deflated)}
-
-    def cost(self, script: Script) -> float:
-        return 0.06 + (INFLATE_EACH if self.deflated else 0.0)
-
-    def open_ms(self, script: Script) -> float:
-        """Milliseconds of CPU that it takes to open, about."""
-        return script.about.count * 2e-3
-
-
-@dataclass(frozen=True)
-class TiffPages(Storage):
-    """A TIFF of one page for each image, which is found by the pages before it. Repaired: one array, or no zlib."""
-
-    packed: bool = True
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-    needs: ClassVar[tuple[str, ...]] = ("tifffile",)
-    form: ClassVar[str] = "container"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.6)
-
-    def name(self, script: Script) -> str:
-        return f"pages-{script.about.count}{'-zlib' if self.packed else ''}.tif"
-
-    def opening(self, script: Script) -> str:
-        return f'tifffile.TiffFile(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return f"image = {source}.pages[index].asarray().copy()\nlabel = index % 10"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import tifffile")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        found = {"parse-once": read_from(MappedImages(), script)}
-        if self.packed:
-            found["uncompressed"] = {"storage": replace(self, packed=False)}
-        return found
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.image_tiff(script.about.count, SIZE, self.packed)}
-
-    def cost(self, script: Script) -> float:
-        return 0.08 + (INFLATE_EACH if self.packed else 0.0)
-
-
-@dataclass(frozen=True)
-class ParquetGroups(MappedRows):
-    """Parquet, of which a sample reads its whole row group. Repaired: few rows a group, or converted once."""
-
-    group: int = 256
-    of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("pyarrow",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([32, 128, 256]), rng.choice([64, 256, 512]))
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}-by-{self.group}.parquet"
-
-    def opening(self, script: Script) -> str:
-        return f'pq.ParquetFile(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f"group, row = divmod(index, {self.group})\n"
-            f"table = {source}.read_row_group(group, use_threads=False).slice(row, 1)\n"
-            'x = table.column("x").combine_chunks().flatten().to_numpy().copy()\n'
-            'label = table.column("label")[0].as_py()'
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import pyarrow.parquet as pq")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {
-            "sample-chunks": {"storage": replace(self, group=8)},
-            "parse-once": read_from(MappedRows(self.features), script),
-        }
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        made = kept_material.row_groups(script.about.count, self.features, self.group)
-        return {self.name(script): made}
-
-    def cost(self, script: Script) -> float:
-        return 0.05 + self.group * self.features * 7e-6
-
-
-@dataclass(frozen=True)
-class ArrowRows(Storage):
-    """A data set of Hugging Face's, which gives a row as numbers or tensors. Repaired: columns are arrays."""
-
-    features: int = 64
-    tensors: bool = False
-    arrays: bool = False
+    length: int = 48
+    channels: int = 4
+    how: str = "time"
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    needs: ClassVar[tuple[str, ...]] = ("datasets",)
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
     form: ClassVar[str] = "memory"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([64, 1024, 4096]), rng.random() < 0.5)
+        return cls(rng.choice([24, 96, 192]), rng.choice([1, 4, 8]), rng.choice(["time", "row"]))
+
+    @property
+    def features(self) -> int:
+        """Numbers of a sample."""
+        return self.length * self.channels
 
     def name(self, script: Script) -> str:
-        return f"arrow-{script.about.count}-{self.features}"
+        return f"series-{script.about.count + self.length}-{self.channels}.csv"
 
     def reading(self, script: Script, source: str) -> str:
-        if self.arrays:
-            return "x = self.x[index]\nlabel = int(self.labels[index])"
-        taken = 'row["x"].numpy()' if self.tensors else 'np.array(row["x"], np.float32)'
-        return f'row = self.rows[index]\nx = {taken}\nlabel = int(row["label"])'
+        taken = {
+            "time": (
+                'begin = self.frame["time"].iloc[index]\n'
+                f"ends = begin + pd.Timedelta(minutes={self.length})\n"
+                'window = self.frame[(self.frame["time"] >= begin) & (self.frame["time"] < ends)]\n'
+                "x = window[self.columns].to_numpy(np.float32).ravel()"
+            ),
+            "row": (
+                f"window = self.frame.iloc[index : index + {self.length}]\n"
+                'x = window.drop(columns=["time", "station"]).to_numpy(np.float32).ravel()'
+            ),
+            "array": f"x = self.values[index : index + {self.length}].flatten()",
+        }[self.how]
+        return f"{taken}\nlabel = index % 10"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from datasets import load_from_disk")
-        loaded = f'load_from_disk(str(DATA / "{self.name(script)}"))'
-        if self.arrays:
-            text.add(
-                "init",
-                f"""
-                rows = {loaded}.with_format("numpy")
-                self.x = np.asarray(rows["x"][:], np.float32)
-                self.labels = np.asarray(rows["label"][:])
-                """,
+        text.need("import numpy as np", "import pandas as pd")
+        text.add("init", f'frame = pd.read_csv(DATA / "{self.name(script)}", parse_dates=["time"])')
+        columns = f'[f"c{{i}}" for i in range({self.channels})]'
+        if self.how == "array":
+            text.add("init", f"self.values = frame[{columns}].to_numpy(np.float32)")
+        else:
+            text.add("init", f"self.frame, self.columns = frame, {columns}")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, how="array")}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.series_csv(script.about.count + self.length, self.channels)}
+
+    def cost(self, script: Script) -> float:
+        return {"time": 0.45 + script.about.count * 2e-6, "row": 0.25, "array": 0.005}[self.how]
+
+
+@dataclass(frozen=True)
+class GraphsAsJson(Storage):
+    """A JSON of edges for each graph, of which a matrix is made. Repaired: all edges in arrays."""
+
+    nodes: int = 16
+    edges: int = 100
+    packed: bool = False
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    ending: ClassVar[str] = "json"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([8, 16, 24]), rng.choice([10, 60, 300]))
+
+    @property
+    def form(self) -> str:  # type: ignore[override]
+        """Files, or all in memory."""
+        return "memory" if self.packed else "files"
+
+    @property
+    def features(self) -> int:
+        """Numbers of a sample."""
+        return self.nodes**2
+
+    def name(self, script: Script) -> str:
+        return f"graphs-{script.about.count}-{self.nodes}-{self.edges}{'.npz' if self.packed else ''}"
+
+    def reading(self, script: Script, source: str) -> str:
+        if self.packed:
+            lines = (
+                "part = slice(self.begins[index], self.begins[index + 1])\n"
+                f"x = np.zeros(({self.nodes}, {self.nodes}), np.float32)\n"
+                "np.add.at(x, (self.sources[part], self.targets[part]), self.weights[part])\n"
             )
         else:
-            more = '.with_format("torch")' if self.tensors else ""
-            text.add("init", f"self.rows = {loaded}{more}")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, arrays=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.arrow_rows(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.1 if self.tensors else 0.02 + self.features * 3e-5
-
-    def bytes_each(self, script: Script) -> float:
-        return self.features * 4.0
-
-
-@dataclass(frozen=True)
-class PackedRecords(MappedRows):
-    """Records of one length, found by their number; taken apart as numbers or, which is healthy, as an array."""
-
-    unpacked: bool = True
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        unpacked = rng.random() < 0.6
-        return cls(rng.choice([2048, 4096] if unpacked else [64, 256, 1024]), unpacked)
-
-    def name(self, script: Script) -> str:
-        return f"records-{script.about.count}-{self.features}.bin"
-
-    def opening(self, script: Script) -> str:
-        return f'open(DATA / "{self.name(script)}", "rb")'
-
-    def reading(self, script: Script, source: str) -> str:
-        if self.unpacked:
-            taken = "label, *values = RECORD.unpack(record)\nx = np.array(values, np.float32)"
-        else:
-            taken = "label, x = record[0], np.frombuffer(record, np.float32, offset=1).copy()"
-        return f"{source}.seek(index * RECORD.size)\nrecord = {source}.read(RECORD.size)\n{taken}"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import struct", "import numpy as np")
-        text.add("constants", f'RECORD = struct.Struct("<B{self.features}f")')
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, unpacked=False)}} if self.unpacked else {}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.records(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.01 + (self.features * 3e-5 if self.unpacked else 0.0)
-
-
-@dataclass(frozen=True)
-class LibsvmRows(CsvRows):
-    """Lines of pairs of column and value."""
-
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([64, 128, 256]))
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.libsvm"
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f"label, *pairs = {source}.split()\n"
-            f"x = np.zeros({self.features}, np.float32)\n"
-            "for pair in pairs:\n"
-            '    column, value = pair.split(":")\n'
-            "    x[int(column)] = float(value)\n"
-            "label = int(label)"
-        )
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.libsvm(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.01 + self.features * 3e-4
-
-    def bytes_each(self, script: Script) -> float:
-        return self.features * 9.5
-
-
-@dataclass(frozen=True)
-class ManagedRows(Storage):
-    """Rows in a list of a manager's process, which workers ask for one by one. Repaired: a tensor in shared memory."""
-
-    features: int = 64
-    shared: bool = False
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    form: ClassVar[str] = "memory"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([32, 256, 1024]))
-
-    def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.npy"
-
-    def reading(self, script: Script, source: str) -> str:
-        taken = "self.rows[index].numpy()" if self.shared else "self.rows[index]"
-        return f"x = {taken}\nlabel = index % 10"
+            lines = (
+                f"graph = json.loads({source}.read_text())\n"
+                'x = np.zeros((graph["nodes"], graph["nodes"]), np.float32)\n'
+                'for edge in graph["edges"]:\n'
+                '    x[edge["source"], edge["target"]] += edge["weight"]\n'
+            )
+        return lines + "x = x.ravel()\nlabel = index % 10"
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np")
-        loaded = f'np.load(DATA / "{self.name(script)}")'
-        if self.shared:
-            text.add("init", f"self.rows = torch.from_numpy({loaded}).share_memory_()")
+        if self.packed:
+            text.add(
+                "init",
+                f"""
+                with np.load(DATA / "{self.name(script)}") as graphs:
+                    self.begins, self.weights = graphs["begins"], graphs["weights"]
+                    self.sources, self.targets = graphs["sources"], graphs["targets"]
+                """,
+            )
         else:
-            text.need("import multiprocessing")
-            text.add("init", "self.manager = multiprocessing.Manager()")
-            text.add("init", f"self.rows = self.manager.list({loaded})")
+            text.need("import json")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, shared=True)}}
+        return {"pack": read_from(replace(self, packed=True), script)}
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_array(script.about.count, self.features)}
+        made = kept_material.graph_arrays if self.packed else kept_material.graph_folder
+        return {self.name(script): made(script.about.count, self.nodes, self.edges)}
 
     def cost(self, script: Script) -> float:
-        return 0.07
+        return 0.02 + self.edges * 3e-5 if self.packed else 0.06 + self.edges * 9e-4
 
     def bytes_each(self, script: Script) -> float:
-        return self.features * 4.0
+        return self.edges * 48.0
 
 
 @dataclass(frozen=True)
-class ConcatShards(Storage):
-    """Several `TensorDataset`s behind each other, read row by row. Repaired: rows of a batch are taken at once."""
+class SoundCrops(Storage):
+    """A WAV for each sample, read whole before a part of it is cut out. Repaired: only that part is read."""
+
+    features: int = 512
+    times: int = 20
+    part: bool = False
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    ending: ClassVar[str] = "wav"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([256, 1024]), rng.choice([1, 20, 120]))
+
+    def name(self, script: Script) -> str:
+        return f"sounds-{script.about.count}-{self.features * self.times}"
+
+    def reading(self, script: Script, source: str) -> str:
+        opened = f"with wave.open(str({source})) as sound:"
+        begin = f"begin = index * 37 % (sound.getnframes() - {self.features - 1})"
+        if self.part:
+            lines = [begin, "sound.setpos(begin)", f"stored = sound.readframes({self.features})"]
+            end = "x = np.frombuffer(stored, np.int16).astype(np.float32) / 32768"
+        else:
+            lines = [begin, "stored = sound.readframes(sound.getnframes())"]
+            end = (
+                "heard = np.frombuffer(stored, np.int16).astype(np.float32) / 32768\n"
+                f"x = heard[begin : begin + {self.features}].copy()"
+            )
+        return "\n".join([opened, *(f"    {line}" for line in lines), end, "label = index % 10"])
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import wave", "import numpy as np")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"read-part": {"storage": replace(self, part=True)}} if self.times > 1 else {}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.wav_folder(script.about.count, self.features * self.times)}
+
+    def cost(self, script: Script) -> float:
+        return 0.06 + (0.0 if self.part else self.features * self.times * 2e-6)
+
+    def bytes_each(self, script: Script) -> float:
+        return self.features * (1 if self.part else self.times) * 2.0
+
+
+@dataclass(frozen=True)
+class PairsInList(Storage):
+    """A list of pairs of tensor and label as data set, collated row by row. Repaired: rows of a batch at once."""
 
     features: int = 32
-    shards: int = 8
     whole: bool = False
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
@@ -408,31 +210,34 @@ class ConcatShards(Storage):
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 256]), rng.choice([4, 10, 20]))
+        return cls(rng.choice([16, 64, 256]))
 
     def name(self, script: Script) -> str:
         return f"rows-{script.about.count}-{self.features}.npy"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from torch.utils.data import DataLoader, TensorDataset")
-        text.add("setup", f'rows = torch.from_numpy(np.load(DATA / "{self.name(script)}"))')
-        text.add("setup", "labels = torch.arange(len(rows)) % 10")
-        if self.whole:
-            text.told["dataset"] = "Gathered(rows, labels)"
-            text.told["collate"] = "tuple"
-            text.add(
-                "top",
-                """
-                class Gathered(TensorDataset):
-                    def __getitems__(self, indices):
-                        return self[torch.tensor(indices)]
-                """,
-            )
-        else:
-            text.need("from torch.utils.data import ConcatDataset")
-            text.told["dataset"] = "ConcatDataset(shards)"
-            text.add("setup", f"parts = zip(rows.chunk({self.shards}), labels.chunk({self.shards}))")
-            text.add("setup", "shards = [TensorDataset(*part) for part in parts]")
+        text.need("import numpy as np", "from torch.utils.data import DataLoader, Dataset")
+        text.add("setup", f'rows = np.load(DATA / "{self.name(script)}")')
+        if not self.whole:
+            text.told["dataset"] = "pairs"
+            text.add("setup", "pairs = [(torch.tensor(row), index % 10) for index, row in enumerate(rows)]")
+            return
+        text.told["dataset"] = "Table(torch.from_numpy(rows), torch.arange(len(rows)) % 10)"
+        text.told["collate"] = "tuple"
+        text.add(
+            "top",
+            """
+            class Table(Dataset):
+                def __init__(self, x, y):
+                    self.x, self.y = x, y
+
+                def __len__(self):
+                    return len(self.x)
+
+                def __getitems__(self, indices):
+                    return self.x[indices], self.y[indices]
+            """,
+        )
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"batch-at-once": {"storage": replace(self, whole=True)}}
@@ -441,78 +246,150 @@ class ConcatShards(Storage):
         return {self.name(script): material.vector_array(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.009
+        return 0.003
 
 
 @dataclass(frozen=True)
-class ReadlinesEach(TextLines):
-    """A file of one text a line, of which all lines are read for each sample. Repaired: once."""
+class NamedRows(MappedRows):
+    """A table of SQLite that is searched by a column without an index. Repaired: it has one."""
 
-    once: bool = False
+    indexed: bool = False
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([20, 60, 120]))
+        return cls(rng.choice([16, 64, 256]), rng.random() < 0.3)
+
+    def name(self, script: Script) -> str:
+        return f"named-{script.about.count}-{self.features}{'-indexed' if self.indexed else ''}.db"
+
+    def opening(self, script: Script) -> str:
+        return f'sqlite3.connect(DATA / "{self.name(script)}")'
+
+    def reading(self, script: Script, source: str) -> str:
+        return (
+            'query = "SELECT label, x FROM samples WHERE name = ?"\n'
+            f'label, stored = {source}.execute(query, (f"sample-{{index:06}}",)).fetchone()\n'
+            "x = np.frombuffer(stored, np.float32).copy()"
+        )
 
     def write(self, text: Text, script: Script) -> None:
-        path = f'DATA / "{self.name(script)}"'
-        if self.once:
-            text.add("init", f"with open({path}) as file:\n    self.lines = file.readlines()")
-            text.add("methods", "def text(self, index):\n    return self.lines[index].rstrip()")
-        else:
-            text.add(
-                "methods",
-                f"""
-                def text(self, index):
-                    with open({path}) as file:
-                        return file.readlines()[index].rstrip()
-                """,
-            )
+        text.need("import sqlite3", "import numpy as np")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"load-once": {"storage": replace(self, once=True)}}
+        return {} if self.indexed else {"index-rows": {"storage": replace(self, indexed=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        made = kept_material.named_rows(script.about.count, self.features, self.indexed)
+        return {self.name(script): made}
 
     def cost(self, script: Script) -> float:
-        return 0.02 + script.about.count * (5e-5 + self.words * 2.4e-6)
+        return 0.02 + (0.0 if self.indexed else script.about.count / 2 * (8e-5 + self.features * 5e-7))
 
 
 @dataclass(frozen=True)
-class SoughtLines(TextLines):
-    """A file of one text a line, whose beginnings are looked up once: nothing to repair."""
+class EventLines(CsvRows):
+    """Lines of JSON whose numbers have names, read from their beginning. Repaired: parsed once into an npy."""
 
     of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 0.8
 
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([30, 60, 120]))
+    def name(self, script: Script) -> str:
+        return f"events-{script.about.count}-{self.features}.jsonl"
+
+    def reading(self, script: Script, source: str) -> str:
+        return (
+            f"event = json.loads({source})\n"
+            'x = np.array([event["features"][name] for name in NAMES], np.float32)\n'
+            'label = event["label"]'
+        )
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import itertools")
-        text.add(
-            "init",
-            f"""
-            self.path = DATA / "{self.name(script)}"
-            with self.path.open("rb") as file:
-                self.begins = [0, *itertools.accumulate(len(line) for line in file)]
-            """,
-        )
+        text.need("import json", "import numpy as np")
+        text.add("constants", f'NAMES = [f"f{{i}}" for i in range({self.features})]')
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.row_records(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.02 + self.features * 2.2e-4
+
+    def bytes_each(self, script: Script) -> float:
+        return self.features * 14.0
+
+
+@dataclass(frozen=True)
+class TextEach(TextLines):
+    """A file for each text. Repaired: all in one, which is held in memory."""
+
+    packed: bool = False
+    of: ClassVar[str] = KEPT
+
+    def name(self, script: Script) -> str:
+        return f"texts-{script.about.count}-{self.words}{'.txt' if self.packed else '-files'}"
+
+    def write(self, text: Text, script: Script) -> None:
+        if self.packed:
+            super().write(text, script)
+            return
+        text.add("init", f'self.paths = sorted((DATA / "{self.name(script)}").glob("*.txt"))')
         text.add(
             "methods",
             """
             def text(self, index):
-                with self.path.open("rb") as file:
-                    file.seek(self.begins[index])
-                    return file.readline().decode().rstrip()
+                with open(self.paths[index], encoding="utf-8") as file:
+                    return file.read().strip()
             """,
         )
 
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pack": {"storage": replace(self, packed=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        if self.packed:
+            return super().data(script)
+        return {self.name(script): kept_material.text_folder(script.about.count, self.words)}
+
     def cost(self, script: Script) -> float:
-        return 0.03
+        return 0.0 if self.packed else 0.03
+
+
+@dataclass(frozen=True)
+class ReviewTable(TextLines):
+    """Texts in a DataFrame, of which the one with an id is looked for, or a row taken. Repaired: a list."""
+
+    how: str = "id"
+    of: ClassVar[str] = KEPT
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([15, 60, 200]), rng.choice(["id", "row"]))
+
+    def name(self, script: Script) -> str:
+        return f"reviews-{script.about.count}-{self.words}.tsv"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import pandas as pd")
+        text.add("init", f'reviews = pd.read_csv(DATA / "{self.name(script)}", sep="\\t")')
+        kept = 'self.texts = reviews["text"].tolist()' if self.how == "list" else "self.reviews = reviews"
+        text.add("init", kept)
+        taken = {
+            "id": 'self.reviews.loc[self.reviews["id"] == index, "text"].item()',
+            "row": 'self.reviews.iloc[index]["text"]',
+            "list": "self.texts[index]",
+        }[self.how]
+        text.add("methods", f"def text(self, index):\n    return {taken}")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, how="list")}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.text_table(script.about.count, self.words)}
+
+    def cost(self, script: Script) -> float:
+        return {"id": 0.18, "row": 0.04, "list": 0.0}[self.how]
 
 
 STORAGES: list[type[Production]] = [
-    WebpFolder, LmdbJpegs, TensorEach, ZippedArrays, TiffPages, ParquetGroups, ArrowRows, PackedRecords, LibsvmRows,
-    ManagedRows, ConcatShards, ReadlinesEach, SoughtLines,
+    SeriesWindows, GraphsAsJson, SoundCrops, PairsInList, NamedRows, EventLines, TextEach, ReviewTable,
 ]  # fmt: skip

@@ -111,10 +111,87 @@ class OneCore(Limits):
         return {"cores": 1}
 
 
+def read_container(script: Script) -> bool:
+    """Whether it has a container that is read: what is mapped is not."""
+    return storage(script).form == "container" and "mmap" not in storage(script).opening(script)
+
+
+@dataclass(frozen=True)
+class LatentReads(Limits):
+    """Each read of a file waits. Repaired: a local copy, or more workers."""
+
+    read_us: int = 500
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form == "files" or read_container(script)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([200, 800, 3000]))
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"slow": {"read_us": self.read_us}}
+
+    def cost(self, script: Script) -> float:
+        return 2 * self.read_us / 1000
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"local-copy": {"limits": NoLimits()}, **more_workers(script)}
+
+
+@dataclass(frozen=True)
+class BusyHost(Limits):
+    """Other processes keep as many cores busy as there are. Repaired: they are gone."""
+
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 0.5
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"neighbours": script.about.cores}
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"no-neighbour": {"limits": NoLimits()}}
+
+
+@dataclass(frozen=True)
+class FarShare(Limits):
+    """Opens wait, and bytes come at a rate that all readers share. Repaired: a local copy, or more workers."""
+
+    open_us: int = 500
+    rate: int = 20_000_000
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 2.0
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form in ("files", "stream")
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        rate = round(storage(script).bytes_each(script) * 200 * 10 ** rng.random())
+        return cls(rng.choice([300, 1000, 2500]), rate)
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"slow": {"open_us": self.open_us, "rate": self.rate}}
+
+    def cost(self, script: Script) -> float:
+        kind = storage(script)
+        each = kind.bytes_each(script) / self.rate * 1000 * script.about.cores
+        return each + (self.open_us / 1000 if kind.form == "files" else 0.0)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"local-copy": {"limits": NoLimits()}, **more_workers(script)}
+
+
 LIMITS: list[type[Production]] = [
     NoLimits,
     SlowOpens,
     SlowLink,
     Neighbour,
     OneCore,
+    LatentReads,
+    BusyHost,
+    FarShare,
 ]

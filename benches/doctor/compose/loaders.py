@@ -151,6 +151,107 @@ class Locked(Loader):
         return {"no-lock": {"loader": self.tuned}}
 
 
+@dataclass(frozen=True)
+class Configured(Loader):
+    """Settings in a dict: no worker, one, or several times as many as cores. Repaired: one a core."""
+
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 1.5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        workers = rng.choice([0, 0, 1, 4 * script.about.cores, 6 * script.about.cores])
+        return cls(script.about.batch, workers)
+
+    def write(self, text: Text, script: Script) -> None:
+        data, *settings = self.arguments(text, script)
+        pairs = [setting.split("=", 1) for setting in settings]
+        written = ", ".join(f'"{name}": {value}' for name, value in pairs if name != "collate_fn")
+        text.add("constants", f"LOADING = {{{written}}}")
+        more = "".join(f", {name}={value}" for name, value in pairs if name == "collate_fn")
+        text.add("loader", f"loader = DataLoader({data}{more}, **LOADING)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        right = replace(self, workers=max(2, script.about.cores))
+        return {"fewer-workers" if self.workers > script.about.cores else "workers": {"loader": right}}
+
+
+@dataclass(frozen=True)
+class AnewEachEpoch(Loader):
+    """The loader is made in each epoch, with its workers. Repaired: it is made once, and keeps them."""
+
+    once: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(script.about.batch, script.about.cores, False)
+
+    def write(self, text: Text, script: Script) -> None:
+        data, *settings = self.arguments(text, script)
+        text.add("setup", f"dataset = {data}")
+        text.add("loader", f"loader = DataLoader(dataset, {', '.join(settings)})")
+        if not self.once:
+            text.told["anew"] = "yes"
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"loader-once": {"loader": replace(self, once=True, persistent=True)}}
+
+
+@dataclass(frozen=True)
+class Reproducible(Loader):
+    """As PyTorch's notes on reproducibility write it, with workers that start anew. Repaired: they are kept."""
+
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(script.about.batch, script.about.cores, False)
+
+    def arguments(self, text: Text, script: Script) -> list[str]:
+        text.need("import random", "import numpy as np")
+        text.add(
+            "top",
+            """
+            def seed_worker(worker_id):
+                seed = torch.initial_seed() % 2**32
+                np.random.seed(seed)
+                random.seed(seed)
+            """,
+        )
+        text.add("setup", "generator = torch.Generator()\ngenerator.manual_seed(0)")
+        return [*super().arguments(text, script), "worker_init_fn=seed_worker", "generator=generator"]
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"persistent": {"loader": replace(self, persistent=True)}}
+
+
+@dataclass(frozen=True)
+class Weighted(Loader):
+    """Samples are drawn by weights, with workers or, repaired by them, without."""
+
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form != "stream"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(script.about.batch, 0 if rng.random() < 0.4 else script.about.cores)
+
+    def arguments(self, text: Text, script: Script) -> list[str]:
+        text.need("from torch.utils.data import DataLoader, WeightedRandomSampler")
+        count = script.about.count
+        text.add("setup", f"weights = 1 + (torch.arange({count}) % 3)")
+        text.add("setup", f"sampler = WeightedRandomSampler(weights.double(), {count})")
+        told = [setting for setting in super().arguments(text, script) if setting != "shuffle=True"]
+        return [*told, "sampler=sampler"]
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {} if self.workers else {"workers": {"loader": replace(self, workers=script.about.cores)}}
+
+
 LOADERS: list[type[Production]] = [
     Tuned,
     Serial,
@@ -159,4 +260,8 @@ LOADERS: list[type[Production]] = [
     Restarted,
     ThreadsSet,
     Locked,
+    Configured,
+    AnewEachEpoch,
+    Reproducible,
+    Weighted,
 ]

@@ -1,5 +1,7 @@
 """Scripts on TensorFlow: pipelines of tf.data that Keras trains from, with a smaller grammar of their own.
 
+Their networks and callbacks lie in `pipelines_models.py`.
+
 The productions are told from those on torch by their kind, `tensorflow`. A pipeline is the storage of its script, since
 it reads, decodes and batches in one.
 """
@@ -11,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import material
-from grammar import OPEN, PLAIN, SIZE, About, Line, Maker, Production, Script, Text, plain
+import material_records
+from grammar import OPEN, SIZE, About, Line, Maker, Production, Script, Text, plain
+from storages import INFLATE
 
 AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
 
@@ -314,147 +318,169 @@ class ResizedArrays(Pipeline):
 
 
 @dataclass(frozen=True)
-class SleepingLayer(Production):
-    """A layer that lets a batch pass after the time that a device would take."""
+class RecordJpegs(Pipeline):
+    """TFRecords of JPEGs are parsed, decoded and resized. Repaired: side by side, or stored smaller."""
 
-    slot: ClassVar[str] = "step"
-    of: ClassVar[str] = PLAIN
-    kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
-    ms: float = 5.0
+    size: int = 256
+    of: ClassVar[str] = OPEN
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        load = script["storage"].cost(script) * script.about.batch / script.about.cores
-        return cls(
-            round(min(max(load * 3 ** rng.uniform(-1, 1), 0.5), 3.0 if script.about.small else 60.0), 2)
-        )
+        return cls(rng.random() < 0.5, 96 if script.about.small else rng.choice([128, 256, 400]))
+
+    def name(self, script: Script) -> str:
+        return f"jpg-{self.size}px-{script.about.count}.tfrecord"
 
     def write(self, text: Text, script: Script) -> None:
-        shape = script["storage"].shape()  # type: ignore[attr-defined]
+        text.add(
+            "constants",
+            """
+            FIELDS = {
+                "image": tf.io.FixedLenFeature([], tf.string),
+                "label": tf.io.FixedLenFeature([], tf.int64),
+            }
+            """,
+        )
         text.add(
             "top",
             f"""
-            class Device(keras.layers.Layer):
-                def call(self, x):
-                    def wait(first):
-                        time.sleep({self.ms / 1000:.5f})
-                        return first
-
-                    # Of the batch, so that it does not begin to wait before there is one.
-                    first = tf.reshape(tf.cast(x, tf.float32), [-1])[:1]
-                    with tf.control_dependencies([tf.numpy_function(wait, [first], tf.float32, stateful=True)]):
-                        return tf.identity(x)
+            def parse(record):
+                fields = tf.io.parse_single_example(record, FIELDS)
+                image = tf.image.decode_jpeg(fields["image"], channels=3)
+                return tf.image.resize(image, [{SIZE}, {SIZE}]), fields["label"]
             """,
         )
-        pool = "keras.layers.AveragePooling2D(16), keras.layers.Flatten(), " if len(shape) == 3 else ""
-        text.add("model", f"inputs = [keras.Input({shape}), Device()]")
-        text.add("model", f"model = keras.Sequential([*inputs, {pool}keras.layers.Dense(10)])")
-
-
-@dataclass(frozen=True)
-class DenseNet(Production):
-    """A network on the CPU: layers of a width."""
-
-    slot: ClassVar[str] = "step"
-    of: ClassVar[str] = OPEN
-    kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
-    width: int = 64
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(16 if script.about.small else rng.choice([32, 256, 1024]))
-
-    def write(self, text: Text, script: Script) -> None:
-        shape = script["storage"].shape()  # type: ignore[attr-defined]
-        pool = "keras.layers.AveragePooling2D(8), keras.layers.Flatten(), " if len(shape) == 3 else ""
-        scale = "keras.layers.Rescaling(1 / 255), " if len(shape) == 3 else ""
-        text.add("model", f"inputs = [keras.Input({shape}), {scale}{pool}]".replace(", ]", "]"))
         text.add(
-            "model",
-            f'hidden = [keras.layers.Dense({self.width}, activation="relu") for _ in range(2)]\n'
-            "model = keras.Sequential([*inputs, *hidden, keras.layers.Dense(10)])",
-        )
-
-
-@dataclass(frozen=True)
-class ConvNet(DenseNet):
-    """Convolutions of images, a wide layer of rows."""
-
-    of: ClassVar[str] = OPEN
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(4 if script.about.small else rng.choice([8, 16, 32]))
-
-    def write(self, text: Text, script: Script) -> None:
-        shape = script["storage"].shape()  # type: ignore[attr-defined]
-        if len(shape) == 1:
-            hidden = f'keras.layers.Dense({self.width * 32}, activation="relu")'
-        else:
-            hidden = (
-                f'keras.layers.Conv2D({self.width}, 3, strides=2, activation="relu"), '
-                "keras.layers.GlobalAveragePooling2D()"
-            )
-        text.add("model", f"inputs = [keras.Input({shape}), {hidden}]")
-        text.add("model", "model = keras.Sequential([*inputs, keras.layers.Dense(10)])")
-
-
-@dataclass(frozen=True)
-class NoCallback(Production):
-    """Nothing but the epoch's line."""
-
-    slot: ClassVar[str] = "logging"
-    kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
-    weight: ClassVar[float] = 2.0
-
-
-@dataclass(frozen=True)
-class WeightsEachBatch(Production):
-    """A callback that notes the norms of all weights after each batch. Repaired: after each 50th."""
-
-    slot: ClassVar[str] = "logging"
-    of: ClassVar[str] = OPEN
-    kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
-    every: int = 1
-
-    def noting(self) -> str:
-        return (
-            "norms = [float(np.linalg.norm(weights)) for weights in self.model.get_weights()]\n"
-            + self.writing("*norms")
-        )
-
-    def writing(self, more: str) -> str:
-        return f'print(batch, logs["loss"], {more}, file=self.log, flush=True)'
-
-    def write(self, text: Text, script: Script) -> None:
-        text.told["callback"] = "Notes()"
-        lines = self.noting()
-        if self.every > 1:
-            lines = f"if batch % {self.every} == 0:\n" + "".join(
-                f"    {line}\n" for line in lines.split("\n")
-            )
-        body = "".join(f"        {line}\n" for line in lines.rstrip().split("\n"))
-        text.add(
-            "top",
-            "class Notes(keras.callbacks.Callback):\n"
-            "    def on_train_begin(self, logs=None):\n"
-            '        self.log = (HERE / "log.txt").open("w")\n\n'
-            f"    def on_train_batch_end(self, batch, logs=None):\n{body}",
+            "pipeline",
+            f"""
+            records = tf.data.TFRecordDataset([str(DATA / "{self.name(script)}")])
+            dataset = records.map(parse{self.calls()}).batch({script.about.batch}){self.ahead()}
+            """,
         )
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"log-less": {"logging": replace(self, every=50)}}
+        found = self.side_by_side()
+        if self.size > SIZE:
+            found["smaller-images"] = {"storage": replace(self, size=SIZE)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material_records.jpeg_records(script.about.count, self.size)}
+
+    def cost(self, script: Script) -> float:
+        return 0.25 + self.size**2 * 1e-5
 
 
 @dataclass(frozen=True)
-class SavesEachBatch(WeightsEachBatch):
-    """A callback that copies all weights after each batch, as averages of them need it. Repaired: after each 50th."""
+class NumpyFunction(Pipeline):
+    """A function of Python's loads an npz for each image. Repaired: side by side, uncompressed, or in one array."""
 
+    compressed: bool = True
+    packed: bool = False
     of: ClassVar[str] = OPEN
 
-    def noting(self) -> str:
-        copied = 'np.savez(HERE / "weights.npz", *self.model.get_weights())'
-        return f"{copied}\n" + self.writing('"saved"')
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, rng.random() < 0.6)
+
+    def name(self, script: Script) -> str:
+        if self.packed:
+            return f"images-{script.about.count}.npy"
+        return f"{'npz' if self.compressed else 'stored-npz'}-{script.about.count}"
+
+    def write(self, text: Text, script: Script) -> None:
+        if self.packed:
+            text.add("top", "def load(image):\n    return tf.cast(image, tf.float32), tf.constant(0)")
+            source = f'np.load(DATA / "{self.name(script)}")'
+        else:
+            text.add(
+                "top",
+                f"""
+                def read(path):
+                    with np.load(path.decode()) as stored:
+                        return stored["image"]
+
+
+                def load(path):
+                    image = tf.numpy_function(read, [path], tf.uint8)
+                    image.set_shape(({SIZE}, {SIZE}, 3))
+                    return tf.cast(image, tf.float32), tf.constant(0)
+                """,
+            )
+            source = f'sorted(str(path) for path in (DATA / "{self.name(script)}").glob("*.npz"))'
+        text.add(
+            "pipeline",
+            f"""
+            samples = {source}
+            dataset = tf.data.Dataset.from_tensor_slices(samples).map(load{self.calls()})
+            dataset = dataset.batch({script.about.batch}, drop_remainder=True){self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        found = self.side_by_side()
+        found["pack"] = {"storage": replace(self, packed=True)}
+        if self.compressed:
+            found["uncompressed"] = {"storage": replace(self, compressed=False)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        count = script.about.count
+        made = (
+            material.image_array(count, SIZE)
+            if self.packed
+            else material.npz_folder(count, SIZE, self.compressed)
+        )
+        return {self.name(script): made}
+
+    def cost(self, script: Script) -> float:
+        return 0.4 + (SIZE**2 * 3 * 6 * INFLATE if self.compressed else 0.0)
+
+
+@dataclass(frozen=True)
+class FixedRecords(Pipeline):
+    """Records of one length in a file: each is cheap to take apart."""
+
+    features: int = 64
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.6, rng.choice([32, 128, 512]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
+
+    def name(self, script: Script) -> str:
+        return f"records-{script.about.count}-{self.features}.bin"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            f"""
+            def take_apart(record):
+                x = tf.io.decode_raw(tf.strings.substr(record, 1, {4 * self.features}), tf.float32)
+                label = tf.io.decode_raw(tf.strings.substr(record, 0, 1), tf.uint8)[0]
+                return tf.ensure_shape(x, [{self.features}]), tf.cast(label, tf.int32)
+            """,
+        )
+        text.add(
+            "pipeline",
+            f"""
+            path = str(DATA / "{self.name(script)}")
+            dataset = tf.data.FixedLengthRecordDataset(path, {4 * self.features + 1})
+            dataset = dataset.map(take_apart{self.calls()}).batch({script.about.batch}){self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return self.side_by_side()
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.records(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.06
 
 
 PRODUCTIONS: list[type[Production]] = [
@@ -463,12 +489,9 @@ PRODUCTIONS: list[type[Production]] = [
     GeneratedRows,
     CsvColumns,
     ResizedArrays,
-    SleepingLayer,
-    DenseNet,
-    ConvNet,
-    NoCallback,
-    WeightsEachBatch,
-    SavesEachBatch,
+    RecordJpegs,
+    NumpyFunction,
+    FixedRecords,
 ]
 
 

@@ -292,6 +292,204 @@ class LoopedCell(Launching):
         super().write(text, script)
 
 
+@dataclass(frozen=True)
+class ThreadDevice(Step):
+    """A stand-in of a device that a thread of an executor's plays, with a queue that is not endless."""
+
+    ms: float = 5.0
+    width: int = 64
+    depth: int = 2
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 2.0
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(milliseconds(rng, script), rng.choice([32, 128, 384]), rng.choice([1, 2, 4]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need(
+            "import threading", "from concurrent.futures import ThreadPoolExecutor", "from torch import nn"
+        )
+        text.add("constants", f"SECONDS = {self.ms / 1000:.5f}")
+        text.add(
+            "top",
+            '''
+            class Later:
+                """What a device will have computed."""
+
+                def __init__(self, future, value):
+                    self.future, self.value = future, value
+
+                def item(self):
+                    self.future.result()
+                    return self.value
+
+
+            class Accelerator:
+                """Works through what is queued while the host goes on."""
+
+                def __init__(self, depth):
+                    self.pool = ThreadPoolExecutor(1)
+                    self.places = threading.BoundedSemaphore(depth)
+
+                def run(self, batch, seconds):
+                    self.places.acquire()
+                    return Later(self.pool.submit(self.work, seconds), float(batch.float().mean()))
+
+                def work(self, seconds):
+                    time.sleep(seconds)
+                    self.places.release()
+            ''',
+        )
+        text.add(
+            "model",
+            f"accelerator = Accelerator({self.depth})\n"
+            f"model = nn.Sequential(nn.Linear({self.width}, {self.width}), nn.Linear({self.width}, 10))",
+        )
+        text.add("step", "loss = accelerator.run(x, SECONDS)\ntotal += loss.value * len(x)")
+
+    def evaluating(self, script: Script) -> str:
+        return "accelerator.run(x, SECONDS / 3).item()"
+
+    def cost_of_step(self, script: Script) -> float:
+        return self.ms
+
+
+@dataclass(frozen=True)
+class Accumulated(Net):
+    """A batch is learnt from in small parts, whose gradients add up. Repaired: at once."""
+
+    parts: int = 4
+    width: int = 48
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([2, 4, 8]), rng.choice([32, 64]))
+
+    def model(self, script: Script) -> str:
+        return (
+            f"blocks = [nn.Sequential(nn.Linear({self.width}, {self.width}), nn.LayerNorm({self.width}), nn.GELU())\n"
+            "          for _ in range(4)]\n"
+            f"model = nn.Sequential({self.head(script, self.width)}, *blocks, nn.Linear({self.width}, 10))"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        super().write(text, script)
+        if self.parts == 1:
+            return
+        called = self.called(script).replace("x", "part")
+        text.sections["step"].clear()
+        text.add(
+            "step",
+            f"""
+            optimizer.zero_grad()
+            for part, labels in zip(x.chunk({self.parts}), y.chunk({self.parts})):
+                loss = criterion({called}, labels) / {self.parts}
+                loss.backward()
+                total += loss.detach() * len(x)
+            optimizer.step()
+            """,
+        )
+
+    def cost_of_step(self, script: Script) -> float:
+        return 0.4 + 0.5 * self.parts
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**super().repairs(script), "larger-batch": {"step": replace(self, parts=1)}}
+
+
+@dataclass(frozen=True)
+class Averaged(Net):
+    """Averages of weights are kept by name after each step. Repaired: for all weights at once."""
+
+    layers: int = 12
+    at_once: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(3 if script.about.small else rng.choice([4, 10, 20]))
+
+    def model(self, script: Script) -> str:
+        made = "AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))"
+        return (
+            f"layers = [m for _ in range({self.layers}) for m in (nn.Linear(32, 32), nn.ReLU())]\n"
+            f"model = nn.Sequential({self.head(script, 32)}, *layers, nn.Linear(32, 10))\n"
+            f"average = {made if self.at_once else 'copy.deepcopy(model)'}"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        super().write(text, script)
+        if self.at_once:
+            text.need("from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn")
+            text.add("step", "average.update_parameters(model)")
+            return
+        text.need("import copy")
+        text.add(
+            "top",
+            """
+            @torch.no_grad()
+            def update_average(average, model, decay):
+                for name, weights in model.state_dict().items():
+                    kept = average.state_dict()[name]
+                    kept.copy_(decay * kept + (1 - decay) * weights)
+            """,
+        )
+        text.add("step", "update_average(average, model, 0.999)")
+
+    def cost_of_step(self, script: Script) -> float:
+        return 0.5 + 0.1 * self.layers + 0.006 * self.layers**2
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**super().repairs(script), "average-at-once": {"step": replace(self, at_once=True)}}
+
+
+@dataclass(frozen=True)
+class AttentionNet(Net):
+    """Patches of images, or parts of rows, that attend to each other."""
+
+    width: int = 32
+    layers: int = 1
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(16, 1) if script.about.small else cls(rng.choice([32, 64]), rng.choice([1, 2]))
+
+    def model(self, script: Script) -> str:
+        return f"model = Attending({self.width}, {self.layers})"
+
+    def write(self, text: Text, script: Script) -> None:
+        features = getattr(storage(script), "features", 0)
+        cut = (
+            "nn.Sequential(nn.Conv2d(3, width, 8, stride=8), nn.Flatten(2))"
+            if script.about.kind == "image"
+            else f"nn.Sequential(nn.Linear({features}, 8 * width), nn.Unflatten(1, (width, 8)))"
+        )
+        text.add(
+            "top",
+            f"""
+            class Attending(nn.Module):
+                def __init__(self, width, layers):
+                    super().__init__()
+                    self.cut = {cut}
+                    layer = nn.TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, batch_first=True)
+                    self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+                    self.out = nn.Linear(width, 10)
+
+                def forward(self, x):
+                    return self.out(self.layers(self.cut(x).transpose(1, 2)).mean(1))
+            """,
+        )
+        super().write(text, script)
+
+    def cost_of_step(self, script: Script) -> float:
+        tokens = 64 if script.about.kind == "image" else 8
+        return 0.6 + self.layers * (0.6 + script.about.batch * tokens * self.width * 6e-5)
+
+
 STEPS: list[type[Production]] = [
     AsyncDevice,
     BlockingDevice,
@@ -299,4 +497,8 @@ STEPS: list[type[Production]] = [
     LargerNet,
     ManyLayers,
     LoopedCell,
+    ThreadDevice,
+    Accumulated,
+    Averaged,
+    AttentionNet,
 ]

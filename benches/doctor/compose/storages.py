@@ -26,7 +26,11 @@ class Storage(Production):
     form: ClassVar[str] = "files"
     """`files` (one a sample), `container` (one that is opened), `stream` (read from its beginning), `memory`."""
     encoded: ClassVar[bool] = False
-    """Whether images come as `coded` bytes or paths that a decoding must open."""
+    """Whether images come as `coded` that a decoding must open: a path, or what `held` says."""
+    held: ClassVar[bool] = False
+    """Whether `coded` is a file in memory."""
+    single: ClassVar[bool] = False
+    """Whether a process can have it open once only."""
 
     def name(self, script: Script) -> str:
         """Of its data, under the folder of data."""
@@ -43,6 +47,10 @@ class Storage(Production):
     def bytes_each(self, script: Script) -> float:
         """Bytes of a sample, about."""
         return SIZE * SIZE * 3.0
+
+    def open_ms(self, script: Script) -> float:
+        """Milliseconds of CPU that it takes to open a container, about."""
+        return 0.1
 
 
 def storage(script: Script) -> Storage:

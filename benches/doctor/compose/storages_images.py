@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import material
-from accesses import Kept
+from accesses import Kept, read_from
 from grammar import OPEN, SIZE, Maker, Production, Script, Text
 from storages import INFLATE, MappedImages, Storage
+
+INFLATE_EACH = 0.07
+"""Milliseconds of CPU that an image takes to inflate, about."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class TarJpegs(JpegFolder):
 
     of: ClassVar[str] = OPEN
     form: ClassVar[str] = "container"
+    held: ClassVar[bool] = True
 
     def name(self, script: Script) -> str:
         return f"jpg-{self.size}px-{script.about.count}.tar"
@@ -90,6 +94,7 @@ class NpzEach(Storage):
     compressed: bool = True
     of: ClassVar[str] = OPEN
     kinds: ClassVar[tuple[str, ...]] = ("image",)
+    ending: ClassVar[str] = "npz"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -200,6 +205,160 @@ class ChunkedImages(Storage):
         return 0.3 + self.chunk * SIZE**2 * 3 * (INFLATE if self.gzipped else 2e-7)
 
 
+@dataclass(frozen=True)
+class WebpFolder(JpegFolder):
+    """A folder of WebP images."""
+
+    of: ClassVar[str] = OPEN
+    ending: ClassVar[str] = "webp"
+    pixel: ClassVar[float] = 2.4e-5
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.webp_folder(script.about.count, self.size)}
+
+    def bytes_each(self, script: Script) -> float:
+        return self.size**2 * 0.3
+
+
+@dataclass(frozen=True)
+class LmdbJpegs(JpegFolder):
+    """JPEGs in LMDB."""
+
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("lmdb",)
+    form: ClassVar[str] = "container"
+    held: ClassVar[bool] = True
+    pixel: ClassVar[float] = 1.1e-5
+    single: ClassVar[bool] = True
+
+    def name(self, script: Script) -> str:
+        return f"jpg-{self.size}px-{script.about.count}.mdb"
+
+    def opening(self, script: Script) -> str:
+        return f'lmdb.open(str(DATA / "{self.name(script)}"), readonly=True, lock=False, subdir=False)'
+
+    def reading(self, script: Script, source: str) -> str:
+        return (
+            f"with {source}.begin() as transaction:\n"
+            '    coded = io.BytesIO(transaction.get(f"{index:06}".encode()))\n'
+            "label = index % 10"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import io", "import lmdb")
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_lmdb(script.about.count, self.size)}
+
+
+@dataclass(frozen=True)
+class TensorEach(Storage):
+    """A file of `torch.save` for each image. Repaired: all in one array that is mapped."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    ending: ClassVar[str] = "pt"
+
+    def name(self, script: Script) -> str:
+        return f"pt-{script.about.count}"
+
+    def reading(self, script: Script, source: str) -> str:
+        return f'stored = torch.load({source})\nimage = stored["image"].numpy()\nlabel = index % 10'
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pack": read_from(MappedImages(), script)}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.tensor_folder(script.about.count, SIZE)}
+
+    def cost(self, script: Script) -> float:
+        return 0.17
+
+
+@dataclass(frozen=True)
+class ZippedArrays(Storage):
+    """A zip of one npy for each image. Repaired: stored, if it is deflated."""
+
+    deflated: bool = True
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    form: ClassVar[str] = "container"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.65)
+
+    def name(self, script: Script) -> str:
+        return f"arrays-{script.about.count}{'' if self.deflated else '-stored'}.zip"
+
+    def opening(self, script: Script) -> str:
+        return f'zipfile.ZipFile(DATA / "{self.name(script)}")'
+
+    def reading(self, script: Script, source: str) -> str:
+        return (
+            f'member = {source}.read(f"{{index:05}}.npy")\n'
+            "image = np.load(io.BytesIO(member))\n"
+            "label = index % 10"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import io", "import zipfile", "import numpy as np")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"uncompressed": {"storage": replace(self, deflated=False)}} if self.deflated else {}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_zip(script.about.count, SIZE, self.deflated)}
+
+    def cost(self, script: Script) -> float:
+        return 0.06 + (INFLATE_EACH if self.deflated else 0.0)
+
+    def open_ms(self, script: Script) -> float:
+        return script.about.count * 2e-3
+
+
+@dataclass(frozen=True)
+class TiffPages(Storage):
+    """A TIFF of one page for each image, which is found by the pages before it. Repaired: one array, or no zlib."""
+
+    packed: bool = True
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("tifffile",)
+    form: ClassVar[str] = "container"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.6)
+
+    def name(self, script: Script) -> str:
+        return f"pages-{script.about.count}{'-zlib' if self.packed else ''}.tif"
+
+    def opening(self, script: Script) -> str:
+        return f'tifffile.TiffFile(DATA / "{self.name(script)}")'
+
+    def reading(self, script: Script, source: str) -> str:
+        return f"image = {source}.pages[index].asarray().copy()\nlabel = index % 10"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import tifffile")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        found = {"parse-once": read_from(MappedImages(), script)}
+        if self.packed:
+            found["uncompressed"] = {"storage": replace(self, packed=False)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_tiff(script.about.count, SIZE, self.packed)}
+
+    def cost(self, script: Script) -> float:
+        return 0.08 + (INFLATE_EACH if self.packed else 0.0)
+
+    def open_ms(self, script: Script) -> float:
+        return 0.6
+
+
 STORAGES: list[type[Production]] = [
     JpegFolder,
     PngFolder,
@@ -207,4 +366,9 @@ STORAGES: list[type[Production]] = [
     NpzEach,
     PickleEach,
     ChunkedImages,
+    WebpFolder,
+    LmdbJpegs,
+    TensorEach,
+    ZippedArrays,
+    TiffPages,
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import material
-from accesses import Kept
+from accesses import Kept, read_from
 from grammar import OPEN, Maker, Production, Script, Text
 from storages import INFLATE, MappedRows, Storage
 
@@ -267,48 +267,271 @@ class Tensors(Storage):
 
 
 @dataclass(frozen=True)
-class TextLines(Storage):
-    """A file of one text a line, held in memory."""
+class ParquetGroups(MappedRows):
+    """Parquet, of which a sample reads its whole row group. Repaired: few rows a group, or converted once."""
 
-    words: int = 60
+    group: int = 256
     of: ClassVar[str] = OPEN
-    kinds: ClassVar[tuple[str, ...]] = ("text",)
+    needs: ClassVar[tuple[str, ...]] = ("pyarrow",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([32, 128, 256]), rng.choice([64, 256, 512]))
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}-by-{self.group}.parquet"
+
+    def opening(self, script: Script) -> str:
+        return f'pq.ParquetFile(DATA / "{self.name(script)}")'
+
+    def reading(self, script: Script, source: str) -> str:
+        return (
+            f"group, row = divmod(index, {self.group})\n"
+            f"table = {source}.read_row_group(group, use_threads=False).slice(row, 1)\n"
+            'x = table.column("x").combine_chunks().flatten().to_numpy().copy()\n'
+            'label = table.column("label")[0].as_py()'
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import pyarrow.parquet as pq")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {
+            "sample-chunks": {"storage": replace(self, group=8)},
+            "parse-once": read_from(MappedRows(self.features), script),
+        }
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        made = material.row_groups(script.about.count, self.features, self.group)
+        return {self.name(script): made}
+
+    def cost(self, script: Script) -> float:
+        return 0.05 + self.group * self.features * 7e-6
+
+    def open_ms(self, script: Script) -> float:
+        return 0.2
+
+
+@dataclass(frozen=True)
+class ArrowRows(Storage):
+    """A data set of Hugging Face's, which gives a row as numbers or tensors. Repaired: columns are arrays."""
+
+    features: int = 64
+    tensors: bool = False
+    arrays: bool = False
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    needs: ClassVar[tuple[str, ...]] = ("datasets",)
     form: ClassVar[str] = "memory"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([30, 100, 300]))
+        return cls(rng.choice([64, 1024, 4096]), rng.random() < 0.5)
 
     def name(self, script: Script) -> str:
-        return f"texts-{script.about.count}-{self.words}.txt"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.add("init", f'self.lines = (DATA / "{self.name(script)}").read_text().splitlines()')
-        text.add("methods", "def text(self, index):\n    return self.lines[index]")
+        return f"arrow-{script.about.count}-{self.features}"
 
     def reading(self, script: Script, source: str) -> str:
-        return "label = index % 10"
+        if self.arrays:
+            return "x = self.x[index]\nlabel = int(self.labels[index])"
+        taken = 'row["x"].numpy()' if self.tensors else 'np.array(row["x"], np.float32)'
+        return f'row = self.rows[index]\nx = {taken}\nlabel = int(row["label"])'
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from datasets import load_from_disk")
+        loaded = f'load_from_disk(str(DATA / "{self.name(script)}"))'
+        if self.arrays:
+            text.add(
+                "init",
+                f"""
+                rows = {loaded}.with_format("numpy")
+                self.x = np.asarray(rows["x"][:], np.float32)
+                self.labels = np.asarray(rows["label"][:])
+                """,
+            )
+        else:
+            more = '.with_format("torch")' if self.tensors else ""
+            text.add("init", f"self.rows = {loaded}{more}")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, arrays=True)}}
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.text_lines(script.about.count, self.words)}
+        return {self.name(script): material.arrow_rows(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.1 if self.tensors else 0.02 + self.features * 3e-5
+
+    def bytes_each(self, script: Script) -> float:
+        return self.features * 4.0
 
 
 @dataclass(frozen=True)
-class JsonLines(TextLines):
-    """A file of one JSON object a line, of which each is parsed when it is asked for."""
+class PackedRecords(MappedRows):
+    """Records of one length, found by their number; taken apart as numbers or, which is healthy, as an array."""
+
+    unpacked: bool = True
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        unpacked = rng.random() < 0.6
+        return cls(rng.choice([2048, 4096] if unpacked else [64, 256, 1024]), unpacked)
+
+    def name(self, script: Script) -> str:
+        return f"records-{script.about.count}-{self.features}.bin"
+
+    def opening(self, script: Script) -> str:
+        return f'open(DATA / "{self.name(script)}", "rb")'
+
+    def reading(self, script: Script, source: str) -> str:
+        if self.unpacked:
+            taken = "label, *values = RECORD.unpack(record)\nx = np.array(values, np.float32)"
+        else:
+            taken = "label, x = record[0], np.frombuffer(record, np.float32, offset=1).copy()"
+        return f"{source}.seek(index * RECORD.size)\nrecord = {source}.read(RECORD.size)\n{taken}"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import struct", "import numpy as np")
+        text.add("constants", f'RECORD = struct.Struct("<B{self.features}f")')
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, unpacked=False)}} if self.unpacked else {}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.records(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.01 + (self.features * 3e-5 if self.unpacked else 0.0)
+
+    def open_ms(self, script: Script) -> float:
+        return 0.02
+
+
+@dataclass(frozen=True)
+class LibsvmRows(CsvRows):
+    """Lines of pairs of column and value."""
 
     of: ClassVar[str] = OPEN
 
-    def name(self, script: Script) -> str:
-        return f"texts-{script.about.count}-{self.words}.jsonl"
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([64, 128, 256]))
 
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import json")
-        text.add("init", f'self.lines = (DATA / "{self.name(script)}").read_text().splitlines()')
-        text.add("methods", 'def text(self, index):\n    return json.loads(self.lines[index])["text"]')
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.libsvm"
+
+    def reading(self, script: Script, source: str) -> str:
+        return (
+            f"label, *pairs = {source}.split()\n"
+            f"x = np.zeros({self.features}, np.float32)\n"
+            "for pair in pairs:\n"
+            '    column, value = pair.split(":")\n'
+            "    x[int(column)] = float(value)\n"
+            "label = int(label)"
+        )
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.text_jsonl(script.about.count, self.words)}
+        return {self.name(script): material.libsvm(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.01 + self.features * 3e-4
+
+    def bytes_each(self, script: Script) -> float:
+        return self.features * 9.5
+
+
+@dataclass(frozen=True)
+class ManagedRows(Storage):
+    """Rows in a list of a manager's process, which workers ask for one by one. Repaired: a tensor in shared memory."""
+
+    features: int = 64
+    shared: bool = False
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    form: ClassVar[str] = "memory"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([32, 256, 1024]))
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.npy"
+
+    def reading(self, script: Script, source: str) -> str:
+        taken = "self.rows[index].numpy()" if self.shared else "self.rows[index]"
+        return f"x = {taken}\nlabel = index % 10"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        loaded = f'np.load(DATA / "{self.name(script)}")'
+        if self.shared:
+            text.add("init", f"self.rows = torch.from_numpy({loaded}).share_memory_()")
+        else:
+            text.need("import multiprocessing")
+            text.add("init", "self.manager = multiprocessing.Manager()")
+            text.add("init", f"self.rows = self.manager.list({loaded})")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, shared=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.07
+
+    def bytes_each(self, script: Script) -> float:
+        return self.features * 4.0
+
+
+@dataclass(frozen=True)
+class ConcatShards(Storage):
+    """Several `TensorDataset`s behind each other, read row by row. Repaired: rows of a batch are taken at once."""
+
+    features: int = 32
+    shards: int = 8
+    whole: bool = False
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    form: ClassVar[str] = "tensors"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([16, 64, 256]), rng.choice([4, 10, 20]))
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.npy"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from torch.utils.data import DataLoader, TensorDataset")
+        text.add("setup", f'rows = torch.from_numpy(np.load(DATA / "{self.name(script)}"))')
+        text.add("setup", "labels = torch.arange(len(rows)) % 10")
+        if self.whole:
+            text.told["dataset"] = "Gathered(rows, labels)"
+            text.told["collate"] = "tuple"
+            text.add(
+                "top",
+                """
+                class Gathered(TensorDataset):
+                    def __getitems__(self, indices):
+                        return self[torch.tensor(indices)]
+                """,
+            )
+        else:
+            text.need("from torch.utils.data import ConcatDataset")
+            text.told["dataset"] = "ConcatDataset(shards)"
+            text.add("setup", f"parts = zip(rows.chunk({self.shards}), labels.chunk({self.shards}))")
+            text.add("setup", "shards = [TensorDataset(*part) for part in parts]")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"batch-at-once": {"storage": replace(self, whole=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.009
 
 
 STORAGES: list[type[Production]] = [
@@ -319,6 +542,10 @@ STORAGES: list[type[Production]] = [
     SqliteRows,
     FrameRows,
     Tensors,
-    TextLines,
-    JsonLines,
+    ParquetGroups,
+    ArrowRows,
+    PackedRecords,
+    LibsvmRows,
+    ManagedRows,
+    ConcatShards,
 ]

@@ -47,6 +47,7 @@ FIXES: dict[str, Fix] = {
     "persistent": Fix(("loop", "loading"), ("loader",), placed=False),
     # Where each epoch makes a loader, settings of it keep no workers.
     "loader-once": Fix(("loop", "loading"), ("loader",)),
+    "sampler-once": Fix(("loading", "cpu"), ("loader",)),
     "one-thread": Fix(("contention",)),
     "fewer-threads": Fix(("contention",)),
     "no-lock": Fix(("contention", "loading", "cpu"), ("loader", "storage", "access", "decoding")),
@@ -57,6 +58,8 @@ FIXES: dict[str, Fix] = {
     "uncompressed": Fix(("cpu", "storage")),
     "pack": Fix(("storage", "cpu")),
     "sample-chunks": Fix(("storage", "cpu"), ("storage", "access")),
+    "read-part": Fix(("storage", "cpu"), ("storage",)),
+    "index-rows": Fix(("storage", "cpu"), ("storage", "access")),
     "load-once": Fix(("storage", "cpu"), ("storage",)),
     "keep-open": Fix(("storage", "cpu"), ("access",)),
     "list-once": Fix(("storage", "cpu"), ("access",)),
@@ -66,6 +69,7 @@ FIXES: dict[str, Fix] = {
     "batch-at-once": Fix(("cpu", "loading")),
     "local-copy": Fix(("storage",)),
     # Of samples.
+    "shallow-copy": Fix(("cpu",), ("access",)),
     "cheaper-work": Fix(("cpu",), ("work",)),
     "tokenize-once": Fix(("cpu",), ("work",)),
     "pad-sequence": Fix(("cpu",)),
@@ -74,12 +78,17 @@ FIXES: dict[str, Fix] = {
     # Of the loop.
     "larger-batch": Fix(("loop",), same=False),
     "average-at-once": Fix(("loop",), ("step",)),
+    "forward-at-once": Fix(("loop",), ("step",)),
+    "clip-at-once": Fix(("loop",), ("step",)),
     "log-less": Fix(("loop",), ("logging",)),
     "evaluation-workers": Fix(("loading",), ("evaluation",)),
-    "checkpoint-less": Fix(("loop",), ("evaluation",)),
+    "evaluation-batch": Fix(("loop", "loading"), ("evaluation",)),
+    # Callbacks of Keras' are its logging.
+    "checkpoint-less": Fix(("loop",), ("evaluation", "logging")),
     "metric-at-once": Fix(("loop", "cpu"), ("evaluation",)),
     # Of tf.data.
     "parallel-calls": Fix(("loading",)),
+    "sequence-workers": Fix(("loading",)),
     "resize-once": Fix(("cpu",), same=False),
     "wellfed-csv": Fix(("cpu",)),
     # Around the script.
@@ -91,7 +100,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     # What a fix sets, where it says what. `stock-loader` always sets that.
     "feed": ("feed",),
     "stock-loader": ("feed",),
-    "num_workers up": ("workers", "more-workers", "evaluation-workers"),
+    "num_workers up": ("workers", "more-workers", "evaluation-workers", "sequence-workers"),
     "num_workers down": ("fewer-workers",),
     "persistent_workers": ("persistent",),
     "num_parallel_calls": ("parallel-calls",),
@@ -99,7 +108,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     # `OMP_NUM_THREADS=1` is one thread for the step; it does not change what a script's own call tells workers.
     "env": ("fewer-threads",),
     # Verdicts whose fix is an edit.
-    "serial-loading": ("workers", "evaluation-workers", "parallel-calls"),
+    "serial-loading": ("workers", "evaluation-workers", "parallel-calls", "sequence-workers"),
     "worker-restart": ("persistent", "loader-once"),
     "decode": ("smaller-images", "reduced-decoding", "resize-once"),
     "augment": ("cheaper-work", "resize-once"),
@@ -115,16 +124,19 @@ ADVICE: dict[str, tuple[str, ...]] = {
         "list-once",
         "load-once",
         "batch-at-once",
+        "index-rows",
+        "shallow-copy",
+        "sampler-once",
     ),
     # Its change is a call of `wellfed.csv`.
     "parse": ("wellfed-csv",),
     "small-files": ("pack",),
     # A mapped file that is opened for each sample looks like one that is read: the same advice at the same line. A list
     # of samples may be a file, too.
-    "read-again": ("load-once", "keep-open", "list-once"),
+    "read-again": ("load-once", "keep-open", "list-once", "read-part", "index-rows"),
     "connect-again": ("keep-open",),
     "list-again": ("list-once",),
-    "whole-chunks": ("sample-chunks",),
+    "whole-chunks": ("sample-chunks", "read-part"),
     "read-by-each": ("own-part",),
     "lock-contention": ("no-lock",),
     "storage-latency": ("local-copy", "pack"),
@@ -132,10 +144,10 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "cpu-oversubscription": ("one-thread", "fewer-workers"),
     "gil-contention": ("workers",),
     "noisy-neighbour": ("no-neighbour",),
-    "launch-bound": ("larger-batch",),
+    "launch-bound": ("larger-batch", "forward-at-once", "evaluation-batch"),
     "sync-logging": ("log-less", "checkpoint-less", "metric-at-once"),
     "checkpoint": ("checkpoint-less",),
-    "python-step": ("metric-at-once", "average-at-once"),
+    "python-step": ("metric-at-once", "average-at-once", "forward-at-once", "clip-at-once"),
     "long-tail": (),
     "h2d-copy": (),
     "garbage-collection": (),

@@ -319,66 +319,162 @@ class BisectBins(Work):
 
 
 @dataclass(frozen=True)
-class RegexTokens(Work):
-    """Texts are cut by a regular expression and hashed word by word. Repaired: once, when the data set is made."""
+class SaltAndPepper(Work):
+    """A callable class that draws and sets pixels one by one. Repaired: all by NumPy."""
 
+    pixels: int = 500
     of: ClassVar[str] = OPEN
-    kinds: ClassVar[tuple[str, ...]] = ("text",)
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
 
-    def constants(self) -> str:
-        return 'WORD = re.compile(r"\\w+|[^\\w\\s]")'
-
-    def tokenize(self) -> str:
-        return """
-            def tokenize(text):
-                return [zlib.crc32(word.lower().encode()) % 5000 + 1 for word in WORD.findall(text)]
-        """
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(pixels=rng.choice([200, 600, 1500]))
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import re", "import zlib")
-        text.add("constants", self.constants())
-        text.add("top", self.tokenize())
-        self.call(text)
-
-    def call(self, text: Text) -> None:
-        """Lines that set `tokens`."""
         if self.cheap:
-            text.add("init", "self.tokens = [tokenize(self.text(index)) for index in range(len(self))]")
-            text.add("work", "tokens = self.tokens[index]")
+            text.need("import numpy as np")
+            made = "np.random.default_rng(0)"
+            body = f"""
+                ys, xs = self.random.integers(0, {SIZE}, (2, self.pixels))
+                image[ys, xs] = self.random.choice([0, 255], (self.pixels, 1))
+                return image
+            """
         else:
-            text.add("work", "tokens = tokenize(self.text(index))")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"tokenize-once": {"work": replace(self, cheap=True)}}
+            text.need("import random")
+            made = "random.Random(0)"
+            body = f"""
+                for _ in range(self.pixels):
+                    y, x = self.random.randrange({SIZE}), self.random.randrange({SIZE})
+                    image[y, x] = 255 if self.random.random() < 0.5 else 0
+                return image
+            """
+        text.add(
+            "top",
+            "class SaltAndPepper:\n    def __init__(self, pixels):\n"
+            f"        self.pixels, self.random = pixels, {made}\n\n"
+            "    def __call__(self, image):\n" + shifted(body, 2),
+        )
+        text.add("init", f"self.noise = SaltAndPepper({self.pixels})")
+        text.add("work", "image = self.noise(image)")
 
     def cost(self, script: Script) -> float:
-        return getattr(storage(script), "words", 60) * 7e-4
+        return self.pixels * 7e-4
+
+    @property
+    def random(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
-class CleanedTokens(RegexTokens):
-    """Texts are cleaned by some substitutions, then cut and counted."""
+class VectorizedGamma(Work):
+    """A function of Python by `np.vectorize` on each pixel of some channels. Repaired: a table."""
 
+    channels: int = 1
     of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
 
-    def constants(self) -> str:
-        return 'COMMON = re.compile(r"\\b(the|of|and|to|in)\\b")'
-
-    def tokenize(self) -> str:
-        return """
-            def tokenize(text):
-                text = re.sub(r"\\d+", " number ", text.lower())
-                text = re.sub(r"[^a-z ]+", " ", text)
-                text = COMMON.sub(" ", text)
-                words = re.sub(r"\\s+", " ", text).strip().split(" ")
-                counts = collections.Counter(words)
-                ranks = {word: rank for rank, (word, _) in enumerate(counts.most_common(), 1)}
-                return [ranks[word] + zlib.crc32(word.encode()) % 4000 for word in words]
-        """
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(channels=rng.choice([1, 2, 3]))
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import collections")
-        super().write(text, script)
+        text.need("import numpy as np")
+        text.add("top", "def gamma(value):\n    return int(255 * (value / 255) ** 0.8)")
+        some = f"image[..., :{self.channels}]"
+        if self.cheap:
+            text.add("init", "self.table = np.array([gamma(value) for value in range(256)], np.uint8)")
+            text.add("work", f"{some} = self.table[{some}]")
+        else:
+            text.add("init", "self.bend = np.vectorize(gamma, otypes=[np.uint8])")
+            text.add("work", f"{some} = self.bend({some})")
+
+    def cost(self, script: Script) -> float:
+        return SIZE**2 * self.channels * 1.6e-4
+
+
+@dataclass(frozen=True)
+class WarpAffine(Work):
+    """Images are turned by OpenCV. Nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import cv2")
+        half = SIZE // 2
+        text.add(
+            "methods",
+            f"""
+            def turned(self, image, degrees):
+                matrix = cv2.getRotationMatrix2D(({half}, {half}), degrees, 1.1)
+                return cv2.warpAffine(image, matrix, ({SIZE}, {SIZE}), borderMode=cv2.BORDER_REFLECT)
+            """,
+        )
+        text.add("work", "image = self.turned(image, index % 31 - 15)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
+
+    def cost(self, script: Script) -> float:
+        return 0.03
+
+
+@dataclass(frozen=True)
+class RollingMeans(Work):
+    """Means of a window by pandas for each row. Repaired: by sums of NumPy's."""
+
+    window: int = 8
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
+    weight: ClassVar[float] = 1.5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(window=rng.choice([3, 8, 12]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        if self.cheap:
+            body = f"""
+                ends = np.arange(1, len(x) + 1)
+                begins = np.maximum(ends - {self.window}, 0)
+                sums = np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)])
+                return ((sums[ends] - sums[begins]) / (ends - begins)).astype(np.float32)
+            """
+        else:
+            text.need("import pandas as pd")
+            body = f"""
+                series = pd.Series(x)
+                return series.rolling({self.window}, min_periods=1).mean().to_numpy(np.float32)
+            """
+        text.add("top", "def smooth(x):\n" + shifted(body))
+        text.add("work", "x = smooth(x)")
+
+    def cost(self, script: Script) -> float:
+        return 0.07
+
+
+@dataclass(frozen=True)
+class Spectrum(Work):
+    """Rows are taken as signals, of which the spectrum is learnt from. Nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.add("init", f"self.window = np.hanning({getattr(storage(script), 'features', 64)})")
+        text.add("work", "x = np.log1p(np.abs(np.fft.fft(x * self.window))).astype(np.float32)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
+
+    def cost(self, script: Script) -> float:
+        return 0.01
 
 
 WORKS: list[type[Production]] = [
@@ -391,6 +487,9 @@ WORKS: list[type[Production]] = [
     EqualizeLoop,
     StandardizeList,
     BisectBins,
-    RegexTokens,
-    CleanedTokens,
+    SaltAndPepper,
+    VectorizedGamma,
+    WarpAffine,
+    RollingMeans,
+    Spectrum,
 ]

@@ -87,6 +87,7 @@ def check_main(done: Run, workers: int, method: str | None) -> None:
     assert model == {
         "k": "model",
         "module_calls": 4,
+        "repeats": 1,
         "autocast": False,
         "parameters": 8 * 4 + 4 + 4 + 1,
         "optimizer": "torch.optim.sgd.SGD",

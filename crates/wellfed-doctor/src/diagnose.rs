@@ -13,6 +13,9 @@ use crate::{
 /// Points of a curve, at most.
 const POINTS: usize = 600;
 
+/// Functions of a stage, at most.
+const FUNCTIONS: usize = 5;
+
 /// Single steps in the timeline, at most.
 const STEPS: usize = 400;
 
@@ -216,7 +219,7 @@ fn show(stage: &StageTime, runs_in: &str) -> Stage {
         time: stage.time(),
         cpu: stage.cpu,
         rate: 0.0,
-        functions: stage.culprits.iter().map(function).collect(),
+        functions: stage.culprits.iter().take(FUNCTIONS).map(function).collect(),
     }
 }
 

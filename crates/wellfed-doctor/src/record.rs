@@ -473,6 +473,8 @@ pub struct Files {
 pub struct Model {
     /// Calls of modules in one step.
     pub module_calls: u32,
+    /// Calls of the module with parameters that the script itself called most often in that step.
+    pub repeats: u32,
     /// Parameters of the optimizer.
     pub parameters: u64,
     /// Class of the optimizer.

@@ -293,6 +293,9 @@ const LOOP_LIBRARIES: &[(&str, &str, &str)] = &[
     ("/wandb/", "", "log"),
     ("/mlflow/", "", "log"),
     ("/tqdm/", "", "log"),
+    ("/psutil/", "", "log"),
+    ("/pynvml", "", "log"),
+    ("/GPUtil/", "", "log"),
     ("/json/", "dump", "log"),
     ("/csv.py", "write", "log"),
     ("/matplotlib/", "", "log"),
@@ -517,6 +520,8 @@ mod tests {
         assert_eq!(stage(&[frame("/home/me/train.py", "main", "loss.item()")]), "sync");
         assert_eq!(stage(&[frame("/home/me/train.py", "main", "batch.to(device)")]), "copy");
         assert_eq!(stage(&[frame("/home/me/train.py", "main", "print(loss)")]), "log");
+        let asks = || frame("/home/me/train.py", "main", "this.memory_full_info()");
+        assert_eq!(stage(&[frame("/x/site-packages/psutil/_pslinux.py", "open_text", ""), asks()]), "log");
         assert_eq!(
             stage(&[frame("/x/site-packages/torch/autograd/graph.py", "_engine_run_backward", "")]),
             "backward"

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Loading, Loop};
+use super::{Loading, Loop, script};
 use crate::{
     record::{Frame, Record, Stacks},
     run_dir::{ProcessRecords, RunDir},
@@ -18,9 +18,16 @@ pub struct Culprit {
     pub call: Option<Frame>,
     /// Seconds a batch or a step.
     pub time: f64,
+    /// Of that, on a core.
+    pub cpu: f64,
+    /// Whether it is part of writing a checkpoint.
+    pub saves: bool,
     /// The call that nearly all of it goes into, without a function of Python's within: native code does the work then.
     pub native: Option<Frame>,
 }
+
+/// Functions that are remembered of a stage. What saves or logs spreads over many.
+const CULPRITS: usize = 24;
 
 /// Share of a function's time from which on one expression is nearly all of it. Loops in Python spread over more.
 const NEARLY_ALL: f64 = 0.8;
@@ -117,10 +124,13 @@ pub struct Waited {
 struct Sum {
     wall: u64,
     cpu: u64,
-    culprits: HashMap<(String, String), Function>,
+    culprits: HashMap<Culpable, Function>,
     /// Of `wall`, in the order of [`Waits`].
     waits: [u64; 4],
 }
+
+/// A function by its file and name, and whether it is part of writing a checkpoint.
+type Culpable = (String, String, bool);
 
 /// What a function took, line by line.
 #[derive(Clone, Debug, Default)]
@@ -496,7 +506,8 @@ impl Sum {
             _ => (at + 1..list.len()).find(|&i| !stage::library(list[i])),
         };
         let call = called.map(|i| Frame { call: headline(&list[i].call), ..list[i].clone() });
-        let key = (list[at].file.clone(), list[at].func.clone());
+        let saves = list.iter().any(|frame| script::saves(frame));
+        let key = (list[at].file.clone(), list[at].func.clone(), saves);
         let function = self.culprits.entry(key).or_default();
         function.wall += wall;
         function.cpu += cpu;
@@ -647,16 +658,22 @@ fn scaled(
             let (time, blocked) = scale(sum.wall, sum.cpu);
             let mut culprits: Vec<Culprit> = sum
                 .culprits
-                .values()
-                .filter_map(|function| {
+                .iter()
+                .filter_map(|((.., saves), function)| {
                     let (frame, call) = function.most()?;
                     let (cpu, blocked) = scale(function.wall, function.cpu);
-                    let native = function.native();
-                    Some(Culprit { frame: frame.clone(), call: call.clone(), time: cpu + blocked, native })
+                    Some(Culprit {
+                        frame: frame.clone(),
+                        call: call.clone(),
+                        time: cpu + blocked,
+                        cpu,
+                        saves: *saves,
+                        native: function.native(),
+                    })
                 })
                 .collect();
             culprits.sort_by(|a, b| b.time.total_cmp(&a.time));
-            culprits.truncate(5);
+            culprits.truncate(CULPRITS);
             Some(StageTime { name, cpu: time, blocked, culprits, waits: sum.waits() })
         })
         .collect()

@@ -272,6 +272,7 @@ pub fn judge(e: &Evidence) -> Judgement {
     let found = findings.len();
     proved(&mut findings, &e.tried);
     let refuted = findings.len() < found;
+    learn(&mut findings);
     findings.extend(loading::fed_as_tried(&case, &findings));
     if findings.iter().any(|finding| finding.verdict.measured.is_some()) {
         // What was measured comes to its place; a neighbour stays beside the first cause of the script's own.
@@ -358,6 +359,31 @@ fn proved(findings: &mut Vec<Finding>, tried: &[Tried]) {
         finding.verdict.measured = trial.and_then(Tried::measured);
         !trial.is_some_and(Tried::refuted)
     });
+}
+
+/// What was measured of one change of a line says what others of the same line gain: as much more or less than promised, by logarithms.
+fn learn(findings: &mut [Finding]) {
+    let place = |finding: &Finding| {
+        let place = finding.verdict.fix.as_ref()?.place.as_ref()?;
+        Some((place.file.clone(), place.line))
+    };
+    let known: Vec<_> = findings
+        .iter()
+        .filter_map(|finding| {
+            let (gain, measured) = (finding.verdict.gain?, finding.verdict.measured?);
+            let edited = finding.verdict.fix.as_ref().is_some_and(|fix| fix.apply.is_none());
+            let told = edited && gain.factor >= WORTH;
+            told.then(|| (place(finding), (measured.factor.ln() / gain.factor.ln()).clamp(0.0, 1.0)))
+        })
+        .collect();
+    for finding in findings.iter_mut().filter(|finding| finding.verdict.measured.is_none()) {
+        let at = place(finding);
+        let share = known.iter().find(|(place, _)| place.is_some() && *place == at).map(|(_, share)| *share);
+        if let (Some(share), Some(gain)) = (share, &mut finding.verdict.gain) {
+            let by = gain.factor.powf(share) / gain.factor;
+            *gain = Gain { factor: by * gain.factor, low: by * gain.low, high: by * gain.high };
+        }
+    }
 }
 
 /// Share of the script's time from which on a loop is the script.

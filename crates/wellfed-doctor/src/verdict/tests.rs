@@ -515,7 +515,7 @@ fn an_interval_that_says_nothing_is_no_verdict() {
 /// A stage whose time goes into one call of a library.
 fn made_by(name: &'static str, cpu: f64, file: &str, call: &str) -> StageTime {
     let frame = record::Frame { file: file.to_owned(), call: call.to_owned(), ..record::Frame::default() };
-    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu, native: None };
+    let culprit = crate::evidence::Culprit { frame, time: cpu, cpu, ..Default::default() };
     StageTime { culprits: vec![culprit], ..stage(name, cpu, 0.0) }
 }
 

@@ -13,7 +13,8 @@ use crate::{
 pub(super) const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    [copy(case), sync(case), launch(case), saving(case), python(case)].into_iter().flatten().collect()
+    let launch = repeated(case).or_else(|| launch(case));
+    [copy(case), sync(case), launch, saving(case), python(case)].into_iter().flatten().collect()
 }
 
 /// The pipeline with `time` less in every step.
@@ -194,7 +195,7 @@ pub(super) fn frames(culprit: &Culprit) -> impl Iterator<Item = &Frame> {
 }
 
 fn saves(culprit: &Culprit) -> bool {
-    frames(culprit).any(evidence::saves)
+    culprit.saves || frames(culprit).any(evidence::saves)
 }
 
 fn loops_in_python(case: &Case, culprit: &Culprit) -> bool {
@@ -206,9 +207,14 @@ fn loops_in_python(case: &Case, culprit: &Culprit) -> bool {
 
 /// Seconds a step of some of the loop's culprits, and the one that takes most.
 pub(super) fn part<'a>(case: &'a Case, of: impl Fn(&Culprit) -> bool) -> Option<(f64, &'a Culprit)> {
-    let all = || case.e.stages.looping.iter().flat_map(|stage| &stage.culprits).filter(|culprit| of(culprit));
-    let worst = all().max_by(|a, b| a.time.total_cmp(&b.time))?;
-    Some((all().map(|culprit| culprit.time).sum(), worst))
+    part_of(case, |culprit| if of(culprit) { culprit.time } else { 0.0 })
+}
+
+/// The same of such seconds of each culprit.
+fn part_of<'a>(case: &'a Case, seconds: impl Fn(&Culprit) -> f64) -> Option<(f64, &'a Culprit)> {
+    let all = || case.e.stages.looping.iter().flat_map(|stage| &stage.culprits).map(|it| (seconds(it), it));
+    let (most, worst) = all().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (most > 0.0).then(|| (all().map(|(time, _)| time).sum(), worst))
 }
 
 /// How many times as seldom a checkpoint is advised to be written.
@@ -244,7 +250,8 @@ fn saving(case: &Case) -> Option<Finding> {
 fn python(case: &Case) -> Option<Finding> {
     let loops =
         |culprit: &Culprit| loops_in_python(case, culprit) && !saves(culprit) && !garbage::collects(culprit);
-    let (time, worst) = part(case, loops)?;
+    // What waits within a function is no loop in Python.
+    let (time, worst) = part_of(case, |culprit| if loops(culprit) { culprit.cpu } else { 0.0 })?;
     let name = costs::short(&worst.frame.func);
     let line = worst.call.as_ref().filter(|call| !crate::stage::library(call)).unwrap_or(&worst.frame);
     let changed = without_share(case, time / case.e.steps.compute().max(1e-12));
@@ -266,6 +273,49 @@ fn python(case: &Case) -> Option<Finding> {
     let title =
         format!("{name} takes {} of the loop's time ({})", percent(share), code::where_is(&worst.frame));
     Some(case.finding(Kind::Work, "python-step", "loop", Said { title, facts, fix }, &changed, 0.08))
+}
+
+/// Calls of a model in a step from which on its samples are given to it one by one, or nearly so, and as a share of the samples.
+const REPEATED: (f64, f64) = (4.0, 0.5);
+
+/// What is left of a model's calls once there is one for the whole batch: launches are shared, and matrix products are larger.
+const AT_ONCE: f64 = 0.15;
+
+/// A model that is called for each sample.
+fn repeated(case: &Case) -> Option<Finding> {
+    let times = f64::from(case.e.model.as_ref()?.repeats);
+    let batch = case.e.batch_size();
+    if times < REPEATED.0 || times < REPEATED.1 * batch {
+        return None;
+    }
+    let stages = || ["forward", "backward"].into_iter().filter_map(|name| case.e.stages.get(name));
+    let time: f64 = stages().map(StageTime::time).sum();
+    let share = time / case.e.steps.compute().max(1e-12);
+    let worst = stages().next()?.culprits.first()?;
+    let line = worst.call.as_ref().unwrap_or(&worst.frame);
+    let changed = without_share(case, (1.0 - AT_ONCE.max(1.0 / times)) * share);
+    let facts = vec![fact(
+        format!(
+            "A step calls the model {times:.0} times for {batch:.0} samples; that and its backward passes take {} of {}.",
+            ms(time),
+            ms(case.e.steps.compute())
+        ),
+        times,
+        "calls",
+        "hooks",
+    )];
+    let fix = Fix {
+        title: "Call the model once for the whole batch".to_owned(),
+        change: format!("# once for the batch, not for each of its samples: {}", line.call),
+        place: Some(code::place_of(line)),
+        why: "Each call launches all of the model's operations, however few samples it gets.".to_owned(),
+        apply: None,
+    };
+    let title = format!(
+        "The model is called {times:.0} times a step, for {batch:.0} samples: {} of the step",
+        percent(share.min(1.0))
+    );
+    Some(case.finding(Kind::Work, "launch-bound", "loop", Said { title, facts, fix }, &changed, 0.25))
 }
 
 /// Host time to launch the work of a module: its forward and backward pass and its optimizer step. Measured with modules too small to

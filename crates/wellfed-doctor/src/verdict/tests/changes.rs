@@ -22,7 +22,7 @@ fn known(kind: &str) -> crate::edit::Edit {
 /// A stage whose time goes into line 7 of `train.py`.
 fn at_line_7(name: &'static str, cpu: f64) -> StageTime {
     let frame = record::Frame { file: "/home/me/train.py".to_owned(), line: 7, ..record::Frame::default() };
-    let culprit = crate::evidence::Culprit { frame, call: None, time: cpu, native: None };
+    let culprit = crate::evidence::Culprit { frame, time: cpu, cpu, ..Default::default() };
     StageTime { name, cpu, culprits: vec![culprit], ..StageTime::default() }
 }
 
@@ -144,7 +144,8 @@ fn beside(cpu: f64, file: &str, func: &str, call: &str, compute: f64) -> Evidenc
         frame: named(file, func, 12, ""),
         call: Some(named("/home/me/train.py", "<module>", 40, call)),
         time: cpu,
-        native: None,
+        cpu,
+        ..Default::default()
     };
     let rest = StageTime { name: "forward", cpu: compute - cpu, ..StageTime::default() };
     e.stages.looping =
@@ -272,6 +273,66 @@ fn an_edit_is_tried_as_settings_are() {
     e.tried = vec![Tried { fails: true, problem: "the script fails with it".to_owned(), ..change }];
     assert!(advised(&e).is_none());
     assert!(e.tried[0].note().unwrap().contains("the script failed"));
+}
+
+#[test]
+fn what_one_change_of_a_line_gained_others_of_it_do_not_gain_more_than() {
+    let finding = |line: u32, factor: f64, measured: Option<f64>| {
+        let place = record::Place { file: "train.py".to_owned(), line, ..Default::default() };
+        let verdict = Verdict {
+            fix: Some(Fix { place: Some(place), ..Fix::default() }),
+            gain: Some(Gain { factor, low: 0.8 * factor, high: 1.25 * factor }),
+            measured: measured.map(|factor| crate::report::Measured { factor, ..Default::default() }),
+            ..Verdict::default()
+        };
+        Finding { verdict, kind: Kind::Work }
+    };
+    let mut findings = vec![finding(7, 4.0, Some(2.0)), finding(7, 9.0, None), finding(8, 9.0, None)];
+    learn(&mut findings);
+    let gain = findings[1].verdict.gain.unwrap();
+    assert!((gain.factor - 3.0).abs() < 1e-9 && (gain.low - 2.4).abs() < 1e-9, "{gain:?}");
+    assert_eq!(findings[2].verdict.gain.unwrap().factor, 9.0);
+}
+
+#[test]
+fn functions_that_wait_do_not_loop_in_python() {
+    let mut e = beside(0.02, "/home/me/train.py", "finish", "finish()", 0.03);
+    let mut edit = known("loops");
+    (edit.file, edit.line, edit.last) = ("/home/me/train.py".to_owned(), 10, 14);
+    e.edits = vec![edit];
+    assert_eq!(judge(&e).verdict.id, "python-step");
+    for culprit in &mut e.stages.looping[1].culprits {
+        culprit.cpu = 0.0;
+    }
+    assert!(!said(&e).contains(&"python-step".to_owned()));
+}
+
+#[test]
+fn what_writes_a_checkpoint_is_known_by_what_called_it() {
+    let mut e =
+        beside(0.012, "/x/site-packages/h5py/_hl/dataset.py", "make_new_dset", "model.fit(data)", 0.02);
+    e.stages.looping[1].culprits[0].saves = true;
+    assert_eq!(judge(&e).verdict.id, "checkpoint");
+}
+
+#[test]
+fn a_model_that_is_called_for_each_sample_is_told() {
+    let mut e = looping(2, 1e-4, 0.02);
+    e.steps.steps.iter_mut().for_each(|step| step.thread_cpu = 0.02);
+    let mut forward = at_line_7("forward", 0.008);
+    forward.culprits[0].frame.call = "model(one[None])".to_owned();
+    e.stages.looping = vec![forward, StageTime { name: "backward", cpu: 0.01, ..StageTime::default() }];
+    let batch = e.batch_size();
+    let of = |repeats: u32, e: &mut Evidence| {
+        e.model = Some(record::Model { module_calls: 3 * repeats, repeats, ..record::Model::default() });
+        judge(e).verdict
+    };
+    let verdict = of(batch as u32, &mut e);
+    assert_eq!(verdict.id, "launch-bound");
+    let fix = verdict.fix.unwrap();
+    assert_eq!(fix.place.unwrap().line, 7);
+    assert!(fix.change.contains("model(one[None])"), "{}", fix.change);
+    assert!(!of(2, &mut e).title.contains("called"), "two views of each sample are as they should be");
 }
 
 #[test]

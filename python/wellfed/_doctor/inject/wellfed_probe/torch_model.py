@@ -51,6 +51,7 @@ class Count:
         self.steps: Steps | None = None
         self.handle: Any = None
         self.calls = 0
+        self.of_script: dict[int, int] = {}
         self.autocast = False
         self.most = -1
 
@@ -78,6 +79,7 @@ class Count:
         """Counts from now on."""
         self.steps = steps
         self.calls = 0
+        self.of_script = {}
         self.autocast = False
         module = sys.modules.get("torch.nn.modules.module")
         if module is not None and not compiled():
@@ -88,6 +90,8 @@ class Count:
         if receiving() is not None:
             return  # Transforms may be modules, too.
         self.calls += 1
+        if next(module.parameters(), None) is not None and not within_module():
+            self.of_script[id(module)] = self.of_script.get(id(module), 0) + 1
         if not self.autocast:
             self.autocast = autocast()
 
@@ -100,7 +104,8 @@ class Count:
 
     def record(self) -> Record:
         """The record `model`."""
-        record: Record = {"module_calls": self.calls, "autocast": self.autocast}
+        repeats = max(self.of_script.values(), default=0)
+        record: Record = {"module_calls": self.calls, "repeats": repeats, "autocast": self.autocast}
         largest = 0
         for optimizer in list(_optimizers):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -117,6 +122,16 @@ class Count:
 
 
 COUNT = Count()
+
+
+def within_module() -> bool:
+    """Whether the module whose hook runs is called by another one's."""
+    calls = 0
+    frame = sys._getframe(1)
+    while frame is not None and calls < 2:
+        calls += frame.f_code.co_name == "_call_impl"
+        frame = frame.f_back  # type: ignore[assignment]
+    return calls > 1
 
 
 def compiled() -> bool:

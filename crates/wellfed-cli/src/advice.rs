@@ -24,12 +24,16 @@ pub(crate) struct Facts {
     pub(crate) unsupported: u64,
     /// Classes without a sample.
     pub(crate) empty_classes: u64,
+    /// Sample rates of sounds, Hz.
+    pub(crate) rates: Vec<u32>,
+    /// Numbers of channels of sounds.
+    pub(crate) channels: Vec<u32>,
 }
 
 /// Suggestions, the most pressing first; none for a data set with nothing to improve.
 pub(crate) fn advice(facts: &Facts) -> Vec<String> {
     let mut all = Vec::new();
-    let Facts { images, progressive, turned, shorter_side, bad, unsupported, empty_classes } = *facts;
+    let Facts { images, progressive, turned, shorter_side, bad, unsupported, empty_classes, .. } = *facts;
     if bad > unsupported {
         all.push(format!(
             "{}: mend or delete them, or train with on_error=\"skip\" or \"replace\"; loader.errors() lists them",
@@ -38,12 +42,23 @@ pub(crate) fn advice(facts: &Facts) -> Vec<String> {
     }
     if unsupported > 0 {
         all.push(format!(
-            "{} of a kind that is not decoded: convert to JPEG or PNG",
+            "{} of a kind that is not decoded: convert to JPEG or PNG, sounds to WAV or FLAC",
             count(unsupported, "sample")
         ));
     }
     if empty_classes > 0 {
         all.push(format!("{} without samples: is the data set complete?", count(empty_classes, "class")));
+    }
+    if facts.rates.len() > 1 {
+        all.push(format!(
+            "sounds of {} sample rates ({} to {} Hz): map(Resample(new_freq=...)) makes them one",
+            facts.rates.len(),
+            facts.rates[0],
+            facts.rates[facts.rates.len() - 1]
+        ));
+    }
+    if facts.channels.len() > 1 {
+        all.push("sounds differ in their channels: map(ToMono()) makes them one".to_owned());
     }
     if turned > 0 {
         all.push(format!(

@@ -111,6 +111,7 @@ mod tests {
             bad: 3,
             unsupported: 2,
             empty_classes: 2,
+            ..Facts::default()
         });
         let starts =
             ["1 bad sample:", "2 samples of", "2 classes without", "1 image to", "9 progressive JPEGs:"];
@@ -118,5 +119,16 @@ mod tests {
             assert!(line.starts_with(start), "{line}");
         }
         assert!(all.len() == 6 && all[5].contains("1200 pixels"), "{all:?}");
+    }
+
+    #[test]
+    fn sounds_that_do_not_fit_together_are_told() {
+        let of = |rates: &[u32], channels: &[u32]| {
+            advice(&Facts { rates: rates.to_vec(), channels: channels.to_vec(), ..Facts::default() })
+        };
+        assert!(of(&[16_000], &[1]).is_empty());
+        let all = of(&[8_000, 16_000], &[1, 2]);
+        assert!(all[0].starts_with("sounds of 2 sample rates (8000 to 16000 Hz)"), "{all:?}");
+        assert!(all.len() == 2 && all[1].contains("ToMono()"), "{all:?}");
     }
 }

@@ -458,7 +458,11 @@ impl Report {
         if let Some(sounds) = &self.sounds {
             sounds.print(&mut out)?;
         }
-        let checked = if self.full { "all of them decoded" } else { "headers read; --full decodes all" };
+        let checked = match &self.sounds {
+            _ if !self.full => "headers read; --full decodes all",
+            Some(_) => "all sounds decoded",
+            None => "all images decoded",
+        };
         writeln!(out, "\nbad samples: {} ({checked})", self.bad_samples.len())?;
         for bad in self.bad_samples.iter().take(MAX_LISTED) {
             writeln!(out, "  {}: {}", printable(&bad.key), printable(&bad.message))?;

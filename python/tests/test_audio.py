@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import wave
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,8 @@ import numpy.typing as npt
 import pytest
 
 import wellfed as wf
+from sounds import Floats, floats, noise, write
 from wellfed import transforms as T
-
-Floats = npt.NDArray[np.float32]
-
-
-def write(path: pathlib.Path, samples: npt.NDArray[np.int16], rate: int = 8000) -> pathlib.Path:
-    """Writes 16-bit samples ``[channels, frames]``."""
-    with wave.open(str(path), "wb") as file:
-        file.setparams((len(samples), 2, rate, 0, "NONE", ""))
-        file.writeframes(np.ascontiguousarray(samples.T).astype("<i2").tobytes())
-    return path
-
-
-def noise(seed: int, channels: int, frames: int) -> npt.NDArray[np.int16]:
-    return np.random.default_rng(seed).integers(-20000, 20000, (channels, frames)).astype(np.int16)
-
-
-def floats(samples: npt.NDArray[np.int16]) -> Floats:
-    return samples.astype(np.float32) / np.float32(32768)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import wellfed as wf
+from sounds import noise, write
 
 
 def wellfed(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -30,6 +31,37 @@ def test_bench_and_inspect(photos: Path) -> None:
     done = wellfed("inspect", photos)
     assert done.returncode == 0, done.stderr
     assert "class1" in done.stdout or "3 classes" in done.stdout
+
+
+def test_bench_and_inspect_of_sounds(tmp_path: Path) -> None:
+    for number in range(6):
+        folder = tmp_path / ("no" if number % 2 else "yes")
+        folder.mkdir(exist_ok=True)
+        write(
+            folder / f"{number}.wav",
+            noise(number, 1 + number // 5, 800 * (number + 1)),
+            16000 if number < 2 else 8000,
+        )
+    (tmp_path / "no" / "cut.wav").write_bytes((tmp_path / "yes" / "4.wav").read_bytes()[:500])
+    done = wellfed("inspect", tmp_path, "--full", "--json")
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    kinds = {(kind["sample_rate"], kind["channels"]): kind["sounds"] for kind in report["sounds"]["kinds"]}
+    assert kinds == {(16000, 1): 2, (8000, 1): 3, (8000, 2): 1}
+    assert (report["sounds"]["duration"]["min"], report["sounds"]["duration"]["max"]) == (0.05, 0.6)
+    assert [bad["key"] for bad in report["bad_samples"]] == ["no/cut.wav"]
+    assert len(report["suggestions"]) == 3
+    text = wellfed("inspect", tmp_path).stdout
+    assert "pcm_s16le" in text
+    assert "seconds" in text
+    done = wellfed("bench", tmp_path, "--epochs", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)
+    assert (measured["pipeline"], measured["images_per_second"]) == ("speech", None)
+    assert measured["stats"]["samples"] == 6
+    done = wellfed("bench", tmp_path, "--pipeline", "imagenet-eval")
+    assert done.returncode == 1
+    assert "no field of images" in done.stderr
 
 
 def test_errors_are_a_status_not_a_traceback(tmp_path: Path) -> None:

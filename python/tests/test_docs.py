@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import linecache
 import re
 import subprocess
@@ -64,12 +65,29 @@ def test_the_guides_have_code() -> None:
     assert len(blocks()) > 5
 
 
+EXAMPLES = {
+    "train.py": (["data/train", "--epochs", "2", "--size", "32", "--batch-size", "8"], "epoch 1"),
+}
+"""Arguments of the scripts, and what they print."""
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples(path: Path, folder: Path) -> None:
-    command = [sys.executable, str(path), "data/train", "--epochs", "2", "--size", "32", "--batch-size", "8"]
+    arguments, printed = EXAMPLES[path.name]
+    command = [sys.executable, str(path), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert "epoch 1" in done.stdout
+    assert re.search(printed, done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks(path: Path, folder: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) > 3
+    scope: dict[str, object] = {"__name__": "notebook"}
+    for number, text in enumerate(code):
+        exec(compile(text, f"{path.name}, cell {number}", "exec"), scope)
 
 
 def test_links_lead_somewhere() -> None:

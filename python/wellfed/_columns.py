@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _arguments as check
 
-__all__ = ["field_name", "padding", "wholes"]
+__all__ = ["field_name", "padding", "reals", "wholes"]
 
 Tree = dict[str, Any]
 
@@ -43,6 +43,13 @@ def wholes(values: Any, name: str) -> list[int]:
     if not check.is_sequence(values) and not isinstance(values, np.ndarray):
         raise TypeError(f"{name} is {values!r}; it must be a list of ints")
     return [check.whole(value, name, 1) for value in values]
+
+
+def reals(values: Any, name: str) -> list[float]:
+    """A list of numbers."""
+    if not check.is_sequence(values) and not isinstance(values, np.ndarray):
+        raise TypeError(f"{name} is {values!r}; it must be a list of numbers")
+    return [check.number(value, name) for value in values]
 
 
 def field_name(field: Any) -> str | None:

@@ -78,7 +78,14 @@ def is_batched(node: dict[str, Any]) -> bool:
     return node["node"] in _BATCHING
 
 
-_BATCHING = ("batch", "padded_batch", "ragged_batch", "bucket_by_sequence_length", "batch_by_tokens")
+_BATCHING = (
+    "batch",
+    "padded_batch",
+    "ragged_batch",
+    "bucket_by_sequence_length",
+    "batch_by_tokens",
+    "batch_by_duration",
+)
 """Verbs that make batches of samples."""
 
 

@@ -22,6 +22,7 @@ def parquet(
     fields: str | Sequence[str] | None = None,
     filters: Filters = None,
     images: str | Sequence[str] | None = None,
+    audio: str | Sequence[str] | None = None,
     split: str | None = None,
     storage_options: StorageOptions = None,
 ) -> Dataset:
@@ -40,6 +41,8 @@ def parquet(
             the columns that are compared are read once, when the data set is opened.
         images: Columns of bytes that are encoded images. None: those that Hugging Face's metadata calls images, and
             structs of ``bytes`` and ``path`` without such metadata.
+        audio: Columns of bytes that are encoded sounds (WAV, FLAC, MP3, ...), which are decoded as those of
+            `audio_folder`. None: those that Hugging Face's metadata calls audio.
         split: Of a folder, the files whose names begin with it (``train-00000-of-00002.parquet``), or its folder.
         storage_options: As of `image_folder`.
 
@@ -58,7 +61,7 @@ def parquet(
         >>> list(ds.batch(2).numpy())
         [(array([1.5, 2.5]), array([1, 0]))]
     """
-    return _open("parquet", paths, columns, fields, filters, images, split, storage_options)
+    return _open("parquet", paths, columns, fields, filters, images, audio, split, storage_options)
 
 
 def arrow(
@@ -68,6 +71,7 @@ def arrow(
     fields: str | Sequence[str] | None = None,
     filters: Filters = None,
     images: str | Sequence[str] | None = None,
+    audio: str | Sequence[str] | None = None,
     split: str | None = None,
     storage_options: StorageOptions = None,
 ) -> Dataset:
@@ -83,6 +87,7 @@ def arrow(
         fields: As of `parquet`.
         filters: As of `parquet`, but that there are no statistics: what is compared is read from all batches.
         images: As of `parquet`.
+        audio: As of `parquet`.
         split: As of `parquet`, or the one of a ``DatasetDict``.
         storage_options: As of `image_folder`.
 
@@ -101,7 +106,7 @@ def arrow(
         >>> batch["tokens"].values, batch["tokens"].offsets
         (array([1, 2, 3, 4]), array([0, 3, 4]))
     """
-    return _open("arrow", paths, columns, fields, filters, images, split, storage_options)
+    return _open("arrow", paths, columns, fields, filters, images, audio, split, storage_options)
 
 
 def _open(
@@ -111,6 +116,7 @@ def _open(
     fields: str | Sequence[str] | None,
     filters: Filters,
     images: str | Sequence[str] | None,
+    audio: str | Sequence[str] | None,
     split: str | None,
     storage_options: StorageOptions,
 ) -> Dataset:
@@ -123,6 +129,8 @@ def _open(
         spec["columns"] = check.names(wanted, name)
     if images is not None:
         spec["images"] = check.names(images, "images")
+    if audio is not None:
+        spec["audio"] = check.names(audio, "audio")
     if split is not None:
         spec["split"] = check.names(split, "split")[0]
     if filters is not None:

@@ -369,6 +369,9 @@ def webdataset(
     Shards are indexed once, in parallel, so that access is random and the order is shuffled globally. The directory of
     a zip archive is its index; its files, stored or deflated, are checked by their CRC-32.
 
+    Images (jpg, png and others) and sounds (wav, flac, mp3, ogg, oga, m4a, aac, aif, aiff) are decoded, as those of
+    `image_folder` and `audio_folder`.
+
     Args:
         urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.
         fields: Extensions to take, in order; samples are tuples of them, also of one. ``"jpg;png"`` is one

@@ -24,12 +24,16 @@ pub(crate) struct Facts {
     pub(crate) unsupported: u64,
     /// Classes without a sample.
     pub(crate) empty_classes: u64,
+    /// Sample rates of sounds, Hz.
+    pub(crate) rates: Vec<u32>,
+    /// Numbers of channels of sounds.
+    pub(crate) channels: Vec<u32>,
 }
 
 /// Suggestions, the most pressing first; none for a data set with nothing to improve.
 pub(crate) fn advice(facts: &Facts) -> Vec<String> {
     let mut all = Vec::new();
-    let Facts { images, progressive, turned, shorter_side, bad, unsupported, empty_classes } = *facts;
+    let Facts { images, progressive, turned, shorter_side, bad, unsupported, empty_classes, .. } = *facts;
     if bad > unsupported {
         all.push(format!(
             "{}: mend or delete them, or train with on_error=\"skip\" or \"replace\"; loader.errors() lists them",
@@ -38,12 +42,23 @@ pub(crate) fn advice(facts: &Facts) -> Vec<String> {
     }
     if unsupported > 0 {
         all.push(format!(
-            "{} of a kind that is not decoded: convert to JPEG or PNG",
+            "{} of a kind that is not decoded: convert to JPEG or PNG, sounds to WAV or FLAC",
             count(unsupported, "sample")
         ));
     }
     if empty_classes > 0 {
         all.push(format!("{} without samples: is the data set complete?", count(empty_classes, "class")));
+    }
+    if facts.rates.len() > 1 {
+        all.push(format!(
+            "sounds of {} sample rates ({} to {} Hz): map(Resample(new_freq=...)) makes them one",
+            facts.rates.len(),
+            facts.rates[0],
+            facts.rates[facts.rates.len() - 1]
+        ));
+    }
+    if facts.channels.len() > 1 {
+        all.push("sounds differ in their channels: map(ToMono()) makes them one".to_owned());
     }
     if turned > 0 {
         all.push(format!(
@@ -96,6 +111,7 @@ mod tests {
             bad: 3,
             unsupported: 2,
             empty_classes: 2,
+            ..Facts::default()
         });
         let starts =
             ["1 bad sample:", "2 samples of", "2 classes without", "1 image to", "9 progressive JPEGs:"];
@@ -103,5 +119,16 @@ mod tests {
             assert!(line.starts_with(start), "{line}");
         }
         assert!(all.len() == 6 && all[5].contains("1200 pixels"), "{all:?}");
+    }
+
+    #[test]
+    fn sounds_that_do_not_fit_together_are_told() {
+        let of = |rates: &[u32], channels: &[u32]| {
+            advice(&Facts { rates: rates.to_vec(), channels: channels.to_vec(), ..Facts::default() })
+        };
+        assert!(of(&[16_000], &[1]).is_empty());
+        let all = of(&[8_000, 16_000], &[1, 2]);
+        assert!(all[0].starts_with("sounds of 2 sample rates (8000 to 16000 Hz)"), "{all:?}");
+        assert!(all.len() == 2 && all[1].contains("ToMono()"), "{all:?}");
     }
 }

@@ -7,8 +7,7 @@ use serde::Serialize;
 use wellfed::{
     BadSample, Dataset, Error, Options,
     meter::Stats,
-    plan::{Auto, Decoding, OnError},
-    sample::{FieldKind, Schema},
+    plan::{Auto, Decoding, Node, OnError, Pad},
 };
 
 use crate::{
@@ -28,7 +27,7 @@ pub(crate) struct Bench {
     /// Class folders, a flat folder, a pattern in quotes, tar shards, tables, arrays, or a folder of CIFAR or MNIST
     #[arg(value_parser = detect::argument)]
     path: String,
-    /// Transforms of images [default: cifar for CIFAR and MNIST, else imagenet-train]
+    /// Transforms of images or sounds [default: speech for sounds, cifar for CIFAR and MNIST, else imagenet-train]
     #[arg(long, value_enum)]
     pipeline: Option<Pipeline>,
     /// Worker threads [default: as many as the process may use]
@@ -76,7 +75,7 @@ struct Report {
     version: &'static str,
     path: String,
     format: &'static str,
-    /// None without images.
+    /// None without images and sounds.
     pipeline: Option<Pipeline>,
     batch_size: usize,
     seed: u64,
@@ -128,15 +127,16 @@ impl Bench {
         let detected = detect::open(&self.path)?;
         output::note(detect::describe(&self.path, &detected));
         let schema = detected.source.schema();
-        let pipeline = if has_images(schema) {
-            Some(self.pipeline.unwrap_or_else(|| Pipeline::for_schema(schema)))
-        } else if self.pipeline.is_some() {
-            return Err(Error::config(format!("{} has no field of images", self.path))
+        let usual = Pipeline::for_schema(schema);
+        let sounds = usual.is_some_and(Pipeline::is_of_sounds);
+        if let Some(given) = self.pipeline.filter(|given| usual.is_none() || given.is_of_sounds() != sounds) {
+            let what = if given.is_of_sounds() { "sounds" } else { "images" };
+            return Err(Error::config(format!("{} has no field of {what}", self.path))
                 .with_hint("leave --pipeline out")
                 .into());
-        } else {
-            None
-        };
+        }
+        let pipeline = self.pipeline.or(usual);
+        let images = pipeline.filter(|_| !sounds);
         let decode = match self.decode {
             Decode::Exact => Decoding::Exact,
             Decode::Fast => Decoding::Fast,
@@ -156,7 +156,14 @@ impl Bench {
             Some(pipeline) => data.map(pipeline.transforms(schema)),
             None => data,
         };
-        let data = data.batch(self.batch_size, false).with_options(options);
+        let data = if sounds {
+            let (batch_size, pad) = (self.batch_size, Pad::default());
+            let input = Box::new(data.plan().root.clone());
+            data.verb(Node::PaddedBatch { batch_size, drop_last: false, pad, input })?
+        } else {
+            data.batch(self.batch_size, false)
+        };
+        let data = data.with_options(options);
         let loader = data.loader()?;
 
         let mut progress = Progress::new(samples);
@@ -173,7 +180,7 @@ impl Bench {
             }
             let seconds = start.elapsed().as_secs_f64();
             let samples_per_second = delivered as f64 / seconds.max(1e-9);
-            let images_per_second = pipeline.map(|_| samples_per_second);
+            let images_per_second = images.map(|_| samples_per_second);
             epochs.push(Epoch { seconds, samples: delivered, samples_per_second, images_per_second });
         }
         let cpu = cpu_seconds() - cpu;
@@ -199,9 +206,9 @@ impl Bench {
             decode,
             samples,
             samples_per_second,
-            images_per_second: pipeline.map(|_| samples_per_second),
+            images_per_second: images.map(|_| samples_per_second),
             cpu_seconds_per_1000_samples,
-            cpu_seconds_per_1000_images: pipeline.map(|_| cpu_seconds_per_1000_samples),
+            cpu_seconds_per_1000_images: images.map(|_| cpu_seconds_per_1000_samples),
             consumer_wait: stats.consumer_wait,
             epochs,
             stats,
@@ -209,10 +216,6 @@ impl Bench {
         };
         if self.json { output::json(&report) } else { Ok(report.print()?) }
     }
-}
-
-fn has_images(schema: &Schema) -> bool {
-    schema.fields.iter().any(|f| matches!(f.kind, FieldKind::Image | FieldKind::Pixels { .. }))
 }
 
 /// The middle one; the mean of the middle two if their number is even. 0 for none.
@@ -245,7 +248,7 @@ impl Report {
         let mut out = output::results();
         let rates: Vec<String> = self.epochs.iter().map(|e| format!("{:.0}", e.samples_per_second)).collect();
         let (unit, units) =
-            if self.pipeline.is_some() { ("img/s", "images") } else { ("samples/s", "samples") };
+            if self.images_per_second.is_some() { ("img/s", "images") } else { ("samples/s", "samples") };
         writeln!(out, "{:.0} {unit} (median epoch; {})", self.samples_per_second, rates.join(", "))?;
         let pipeline = self.pipeline.map(|pipeline| format!("pipeline {}, ", pipeline.name()));
         let (batch, samples) = (self.batch_size, self.samples);

@@ -28,6 +28,7 @@ use crate::{
     jpeg_kind::jpeg_kind,
     output::{self, Failure, printable},
     progress::Progress,
+    sounds::{self, Sounds},
 };
 
 /// Classes that are printed by name.
@@ -46,7 +47,7 @@ pub(crate) struct Inspect {
     /// an LMDB database, a file of FFCV, or a folder of MDS shards, LitData chunks, CIFAR or MNIST
     #[arg(value_parser = detect::argument)]
     path: String,
-    /// Decode every image, to find damage that headers do not show
+    /// Decode every image and sound, to find damage that headers do not show
     #[arg(long)]
     full: bool,
     /// Unpack compressed tar shards and TFRecords into this folder, once, to read them
@@ -64,7 +65,7 @@ struct Report {
     path: String,
     format: &'static str,
     samples: u64,
-    /// Whether all images were decoded, or only their headers read.
+    /// Whether all images and sounds were decoded, or only their headers read.
     full: bool,
     /// What a sample has, in order.
     fields: Vec<FieldSpec>,
@@ -80,6 +81,8 @@ struct Report {
     bytes: Option<Spread>,
     /// Images that their EXIF orientation turns or mirrors.
     turned: u64,
+    /// Of data with sounds.
+    sounds: Option<Sounds>,
     bad_samples: Vec<Bad>,
     /// What the user may want to do, for people.
     suggestions: Vec<String>,
@@ -138,6 +141,7 @@ struct Findings {
     heights: Vec<u64>,
     bytes: Vec<u64>,
     turned: u64,
+    sounds: sounds::Findings,
     bad: Vec<(u64, Error)>,
 }
 
@@ -153,6 +157,7 @@ impl Findings {
         self.heights.extend(other.heights);
         self.bytes.extend(other.bytes);
         self.turned += other.turned;
+        self.sounds.add(other.sounds);
         self.bad.extend(other.bad);
     }
 }
@@ -194,6 +199,7 @@ impl Inspect {
             height: Spread::of(found.heights),
             bytes: Spread::of(found.bytes),
             turned: found.turned,
+            sounds: found.sounds.report(),
             bad_samples: bad_samples.collect(),
             suggestions: Vec::new(),
         };
@@ -308,14 +314,17 @@ impl<'a> Examiner<'a> {
                     *self.found.codecs.entry("raw pixels").or_default() += 1;
                     self.found.size(*width, *height, width * height * channels);
                 }
-                (FieldKind::Image, value) => {
+                (FieldKind::Image | FieldKind::Audio, value) => {
                     let bytes = match value {
                         Some(Value::Bytes(bytes)) => bytes.as_slice(),
                         _ => self.source.resident(index, field).unwrap_or_default(),
                     };
                     let limits = &self.record.limits;
                     let (scratch, image) = (&mut self.scratch, &mut self.image);
-                    let looked = self.found.image(bytes, self.full.then_some((scratch, image)), limits);
+                    let looked = match spec.kind {
+                        FieldKind::Audio => self.found.sounds.look(bytes, self.full, limits),
+                        _ => self.found.image(bytes, self.full.then_some((scratch, image)), limits),
+                    };
                     result = result.and(looked.map_err(|e| {
                         let e = e.with_stage("decode");
                         match self.record.offsets.get(field) {
@@ -394,6 +403,8 @@ impl Report {
                 .filter(|bad| bad.kind == ErrorKind::Unsupported.name())
                 .count() as u64,
             empty_classes: classes.filter(|class| class.samples == 0).count() as u64,
+            rates: self.sounds.as_ref().map_or_else(Vec::new, Sounds::rates),
+            channels: self.sounds.as_ref().map_or_else(Vec::new, Sounds::channels),
         }
     }
 
@@ -444,7 +455,14 @@ impl Report {
                 }
             }
         }
-        let checked = if self.full { "all images decoded" } else { "headers read; --full decodes all" };
+        if let Some(sounds) = &self.sounds {
+            sounds.print(&mut out)?;
+        }
+        let checked = match &self.sounds {
+            _ if !self.full => "headers read; --full decodes all",
+            Some(_) => "all sounds decoded",
+            None => "all images decoded",
+        };
         writeln!(out, "\nbad samples: {} ({checked})", self.bad_samples.len())?;
         for bad in self.bad_samples.iter().take(MAX_LISTED) {
             writeln!(out, "  {}: {}", printable(&bad.key), printable(&bad.message))?;

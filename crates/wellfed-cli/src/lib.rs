@@ -18,6 +18,7 @@ mod output;
 mod pipeline;
 mod process;
 mod progress;
+mod sounds;
 mod top;
 mod verify;
 

@@ -5,8 +5,8 @@ use serde::Serialize;
 use wellfed::{
     sample::{FieldKind, Schema},
     transform::{
-        CenterCrop, ImageDtype, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize,
-        ToDtype, Transform,
+        AmplitudeToDB, CenterCrop, ImageDtype, MelSpectrogram, Normalize, RandomCrop, RandomHorizontalFlip,
+        RandomResizedCrop, Resample, Resize, ToDtype, ToMono, Transform,
     },
 };
 
@@ -25,12 +25,24 @@ pub(crate) enum Pipeline {
     ImagenetEval,
     /// RandomCrop with padding 4 (32 pixels, or the size of the images), horizontal flip, float32, normalize
     Cifar,
+    /// Of sounds: one channel, 16 kHz, mel spectrogram of 128 bins, decibels
+    Speech,
 }
 
 impl Pipeline {
-    /// The one that suits images of `schema`: small arrays are trained on as CIFAR is.
-    pub(crate) fn for_schema(schema: &Schema) -> Self {
-        if pixels(schema).is_some() { Self::Cifar } else { Self::ImagenetTrain }
+    /// The one that suits `schema`: small arrays are trained on as CIFAR is. `None` without images and sounds.
+    pub(crate) fn for_schema(schema: &Schema) -> Option<Self> {
+        let has = |wanted: &FieldKind| schema.fields.iter().any(|field| field.kind == *wanted);
+        match () {
+            () if pixels(schema).is_some() => Some(Self::Cifar),
+            () if has(&FieldKind::Image) => Some(Self::ImagenetTrain),
+            () => has(&FieldKind::Audio).then_some(Self::Speech),
+        }
+    }
+
+    /// Whether it is one for sounds.
+    pub(crate) fn is_of_sounds(self) -> bool {
+        self == Self::Speech
     }
 
     /// Its name on the command line.
@@ -38,7 +50,7 @@ impl Pipeline {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Its transforms for images of `schema`.
+    /// Its transforms for samples of `schema`.
     pub(crate) fn transforms(self, schema: &Schema) -> Vec<Transform> {
         let (side, channels) = pixels(schema).unwrap_or((32, 3));
         let cast = ToDtype::new(ImageDtype::Float32).scale(true).into();
@@ -55,6 +67,12 @@ impl Pipeline {
             Self::ImagenetEval => {
                 vec![Resize::new(RESIZE).into(), CenterCrop::new(CROP).into(), cast, normalize]
             }
+            Self::Speech => vec![
+                ToMono::default().into(),
+                Resample::new(16_000).into(),
+                MelSpectrogram::default().into(),
+                AmplitudeToDB::default().into(),
+            ],
             Self::Cifar => vec![RandomCrop::new(side).padding(4).into(), flip(), cast, normalize],
         }
     }

@@ -67,7 +67,7 @@ impl Dataset {
         let verb = parse_verb(py, verb, "input", |hole| hole)?;
         let inner = self.inner.clone();
         // A filter goes through all samples.
-        if matches!(verb, Node::Filter { .. }) {
+        if matches!(verb, Node::Filter { .. } | Node::BatchByDuration { .. }) {
             return Ok(Self::new(enter::slow(py, move || inner.verb(verb))?));
         }
         Ok(Self::new(enter::quick(py, move || inner.verb(verb))?))

@@ -18,6 +18,7 @@ mod page_lock;
 mod picture;
 mod secrets;
 mod sequence;
+mod sound;
 mod writing;
 
 /// The module `wellfed._native`.
@@ -47,6 +48,8 @@ mod _native {
     use crate::secrets::{keep_secrets, referred_secrets};
     #[pymodule_export]
     use crate::sequence::Order;
+    #[pymodule_export]
+    use crate::sound::Sound;
     #[pymodule_export]
     use crate::writing::{Writing, verify};
 

@@ -60,7 +60,7 @@ impl Features {
     }
 }
 
-/// The columns `wanted` of `schema`, or all of them. `images` are those that hold encoded images.
+/// The columns `wanted` of `schema`, or all of them. `images` and `sounds` are those that hold encoded images and sounds.
 ///
 /// # Errors
 /// [`ErrorKind::Config`] for names that there are not; [`ErrorKind::Unsupported`] for types that cannot be fields.
@@ -68,6 +68,7 @@ pub(crate) fn columns(
     schema: &ArrowSchema,
     wanted: Option<&[String]>,
     images: Option<&[String]>,
+    sounds: Option<&[String]>,
 ) -> Result<Vec<Column>> {
     let features = Features::of(schema);
     let all = || schema.fields().iter().map(|field| field.name().as_str());
@@ -95,18 +96,34 @@ pub(crate) fn columns(
             return Err(Error::config(format!("column {name:?} is asked for twice")));
         }
         let noted = features.kind_of(name);
+        let is_in = |names: Option<&[String]>| names.is_some_and(|names| names.iter().any(|one| one == name));
         let image = match images {
-            Some(images) => images.iter().any(|image| image == name),
-            None => noted == Some("Image") || (noted.is_none() && is_bytes_and_path(field.data_type())),
+            Some(_) => is_in(images),
+            None => {
+                noted == Some("Image")
+                    || (noted.is_none() && is_bytes_and_path(field.data_type()) && !is_in(sounds))
+            }
         };
-        let (kind, size) = kind(field.data_type(), image).map_err(|what| {
+        let sound = match sounds {
+            Some(_) => is_in(sounds),
+            None => noted == Some("Audio") && !image,
+        };
+        let bytes = match (image, sound) {
+            (true, true) => {
+                return Err(Error::config(format!("column {name:?} is given as images and as sounds")));
+            }
+            (true, false) => FieldKind::Image,
+            (false, true) => FieldKind::Audio,
+            (false, false) => FieldKind::Bytes,
+        };
+        let (kind, size) = kind(field.data_type(), bytes).map_err(|what| {
             Error::new(ErrorKind::Unsupported, format!("column {name:?} is {}: {what}", field.data_type()))
                 .with_hint("name the columns to take with columns=[...], without this one")
         })?;
         columns.push(Column { name: name.clone(), root, kind, size, data_type: field.data_type().clone() });
     }
-    for image in images.unwrap_or_default() {
-        find(image)?;
+    for named in images.into_iter().chain(sounds).flatten() {
+        find(named)?;
     }
     if columns.is_empty() {
         return Err(Error::config("the table has no columns"));
@@ -134,20 +151,19 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-/// Field and bytes of one element, or what is in the way.
-fn kind(data_type: &DataType, image: bool) -> std::result::Result<(FieldKind, usize), &'static str> {
+/// Field and bytes of one element, or what is in the way. Of bytes the field is `bytes`.
+fn kind(data_type: &DataType, bytes: FieldKind) -> std::result::Result<(FieldKind, usize), &'static str> {
     if let DataType::Dictionary(_, values) = data_type {
         return match &**values {
             DataType::Dictionary(..) | DataType::Struct(_) => Err("such dictionaries are not supported"),
-            values => kind(values, image),
+            values => kind(values, bytes),
         };
     }
-    let bytes = if image { FieldKind::Image } else { FieldKind::Bytes };
     if is_binary(data_type) || is_bytes_and_path(data_type) {
         return Ok((bytes, 1));
     }
-    if image {
-        return Err("images are binary, or structs of bytes and path");
+    if bytes != FieldKind::Bytes {
+        return Err("images and sounds are binary, or structs of bytes and path");
     }
     if is_text(data_type) {
         return Ok((FieldKind::Text, 1));
@@ -256,7 +272,7 @@ mod tests {
             (DataType::Struct(Fields::from(vec![Field::new("x", DataType::Int8, true)])), None),
         ] {
             let schema = schema(vec![Field::new("x", data_type.clone(), true)], None);
-            match (columns(&schema, None, None), expected) {
+            match (columns(&schema, None, None, None), expected) {
                 (Ok(columns), Some(expected)) => assert_eq!(columns[0].kind, expected, "{data_type}"),
                 (Err(e), None) => {
                     assert_eq!(e.kind(), ErrorKind::Unsupported);
@@ -278,21 +294,33 @@ mod tests {
             Field::new("d", DataType::Binary, true),
         ];
         let schema = schema(fields, Some(note));
-        let all = columns(&schema, None, None).unwrap();
+        let all = columns(&schema, None, None, None).unwrap();
         let kinds: Vec<FieldKind> = all.iter().map(|column| column.kind.clone()).collect();
-        assert_eq!(kinds, [FieldKind::Image, FieldKind::Bytes, FieldKind::LABEL, FieldKind::Bytes]);
+        assert_eq!(kinds, [FieldKind::Image, FieldKind::Audio, FieldKind::LABEL, FieldKind::Bytes]);
         assert_eq!(
             Features::of(&schema).classes(&all).unwrap(),
             (2, vec!["cat".to_owned(), "dog".to_owned()])
         );
-        let own = columns(&schema, None, Some(&["d".to_owned()])).unwrap();
-        assert_eq!((&own[0].kind, &own[3].kind), (&FieldKind::Bytes, &FieldKind::Image));
+        let own = columns(&schema, None, Some(&["d".to_owned()]), Some(&[])).unwrap();
+        let kinds: Vec<&FieldKind> = own.iter().map(|column| &column.kind).collect();
+        assert_eq!(kinds, [&FieldKind::Bytes, &FieldKind::Bytes, &FieldKind::LABEL, &FieldKind::Image]);
+        // A struct without notes is an image, unless it is said to be a sound.
+        let plain = self::schema(vec![Field::new("a", image(), true), Field::new("b", image(), true)], None);
+        let (sounds, both) = (["b".to_owned()], ["a".to_owned(), "b".to_owned()]);
+        let own = columns(&plain, None, None, Some(&sounds)).unwrap();
+        assert_eq!((&own[0].kind, &own[1].kind), (&FieldKind::Image, &FieldKind::Audio));
+        let twice = columns(&plain, None, Some(&both), Some(&sounds)).unwrap_err().to_string();
+        assert!(twice.contains("column \"b\" is given as images and as sounds"), "{twice}");
+        assert!(columns(&plain, None, None, Some(&["c".to_owned()])).is_err());
         for (wanted, images) in
             [(Some(&["e"][..]), None), (None, Some(&["e"][..])), (Some(&["a", "a"]), None), (Some(&[]), None)]
         {
             let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
             let (wanted, images) = (wanted.map(owned), images.map(owned));
-            assert!(columns(&schema, wanted.as_deref(), images.as_deref()).is_err(), "{wanted:?} {images:?}");
+            assert!(
+                columns(&schema, wanted.as_deref(), images.as_deref(), None).is_err(),
+                "{wanted:?} {images:?}"
+            );
         }
     }
 }

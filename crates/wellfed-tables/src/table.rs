@@ -137,15 +137,21 @@ impl Table {
             (None, _) => return Err(Error::config("there is no file")),
         };
         let Some((first, first_path)) = first else { return Err(Error::config("there is no file")) };
-        let columns = kinds::columns(first.schema(), chosen.as_deref(), spec.images.as_deref())?;
+        let columns =
+            kinds::columns(first.schema(), chosen.as_deref(), spec.images.as_deref(), spec.audio.as_deref())?;
         let layout = Layout::new(&columns, &spec.stacks)?;
         let classes = classes_of(first.schema(), &columns, &layout);
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         for (path, opened) in paths.iter().zip(opened) {
             let (mut own, mut rows) = (Vec::new(), 0);
             if let Ok(file) = &opened {
-                own = kinds::columns(file.schema(), Some(&names), spec.images.as_deref())
-                    .map_err(|e| Error::new(e.kind(), format!("{path}: {}", e.message())))?;
+                own = kinds::columns(
+                    file.schema(),
+                    Some(&names),
+                    spec.images.as_deref(),
+                    spec.audio.as_deref(),
+                )
+                .map_err(|e| Error::new(e.kind(), format!("{path}: {}", e.message())))?;
                 // What an image is may be said by the first file only.
                 for (have, want) in own.iter_mut().zip(&columns) {
                     if have.data_type != want.data_type {
@@ -268,7 +274,7 @@ impl Table {
         let mut by_file: Vec<Vec<Column>> = Vec::with_capacity(self.files.len());
         for file in &self.files {
             by_file.push(match &file.opened {
-                Ok(container) => kinds::columns(container.schema(), Some(&names), None)
+                Ok(container) => kinds::columns(container.schema(), Some(&names), None, None)
                     .map_err(|e| Error::new(e.kind(), format!("filters: {}: {}", file.path, e.message())))?,
                 Err(_) => Vec::new(),
             });
@@ -502,9 +508,9 @@ fn lost_row(path: &str, row: u64) -> Error {
 
 fn missing(what: Missing, column: &str, kind: &FieldKind, row: u64, path: &str) -> Error {
     match what {
-        Missing::Null if *kind == FieldKind::Image => {
+        Missing::Null if matches!(kind, FieldKind::Image | FieldKind::Audio) => {
             Error::corrupt(format!("column {column:?} has no bytes in row {row} of {path}"))
-                .with_hint("of an image that is only a path, the bytes lie elsewhere: embed them when the file is written")
+                .with_hint("where there is only a path, the bytes lie elsewhere: embed them when the file is written")
         }
         Missing::Null => Error::corrupt(format!("column {column:?} is null in row {row} of {path}")).with_hint(
             "leave such rows out with filters, the column with columns, or use with_options(on_error=\"skip\")",

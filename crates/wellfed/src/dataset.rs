@@ -20,7 +20,7 @@ use crate::{
         program::Unsettled,
     },
     sample::{FieldKind, FieldSpec, Record, Structure, Value},
-    source::{Source, counter::Counter, tables::Stack},
+    source::{Source, counter::Counter, durations, tables::Stack},
     store::LocalStore,
     transform::{Size, Transform},
 };
@@ -527,8 +527,14 @@ impl Dataset {
     pub(crate) fn outline(&self, lowered: &Lowered) -> Outline {
         let counts = |source: &Arc<dyn Source>| self.sources.iter().any(|known| Arc::ptr_eq(known, source));
         let identities = lowered.sources.iter().zip(&lowered.identities);
-        let identities: Vec<u64> =
-            identities.filter(|(source, _)| counts(source)).map(|(_, identity)| *identity).collect();
+        let identities: Vec<u64> = identities
+            .filter(|(source, _)| counts(source))
+            // Other durations are other batches.
+            .map(|(source, identity)| match self.plan.root.cuts_by_duration() {
+                true => durations_of(source).fold(*identity, mixed),
+                false => *identity,
+            })
+            .collect();
         Outline::new(&self.plan, &identities)
     }
 
@@ -776,6 +782,12 @@ fn leaves<'a>(
         _ => {}
     }
     node.inputs().iter().for_each(|input| leaves(input, given, out));
+}
+
+/// Hashes of the durations of its sounds, which are known once an order was made of them.
+fn durations_of(source: &Arc<dyn Source>) -> impl Iterator<Item = u64> + '_ {
+    let fields = 0..source.schema().fields.len();
+    fields.filter_map(|field| Some(durations(&**source, field).ok().flatten()?.fingerprint()))
 }
 
 /// Two numbers as one, in which each bit depends on all.

@@ -266,6 +266,18 @@ pub(crate) fn describe(node: &Node) -> String {
             field.as_ref().map_or("None".to_owned(), |field| format!("{field:?}"))
         ),
         Node::BatchByTokens { max_tokens, .. } => format!("batch_by_tokens({max_tokens})"),
+        Node::BatchByDuration { max_duration, max_samples, bucket_boundaries, .. } => {
+            let mut parts = vec![max_duration.map_or("None".to_owned(), |seconds| seconds.to_string())];
+            match max_samples[..] {
+                [] => {}
+                [one] => parts.push(format!("max_samples={one}")),
+                _ => parts.push(format!("max_samples={max_samples:?}")),
+            }
+            if !bucket_boundaries.is_empty() {
+                parts.push(format!("bucket_boundaries={bucket_boundaries:?}"));
+            }
+            format!("batch_by_duration({})", parts.join(", "))
+        }
         Node::Repeat { count: None, .. } => "repeat()".to_owned(),
         Node::Repeat { count: Some(count), .. } => format!("repeat({count})"),
         Node::Take { count, .. } => format!("take({count})"),

@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from . import arrays
+from . import arrays, sounds
 from .images import here
 from .patches import patches
 
@@ -27,8 +27,10 @@ class Within:
     def __enter__(self) -> None:
         if not self._arrays:
             arrays.enter(everywhere=False)
+            sounds.enter(everywhere=False)
             self._arrays = True
         arrays.inside(True)
+        sounds.inside(True)
         if not self._on:
             # Asked again each time: who has no Pillow yet may have it later.
             if "PIL.Image" not in sys.modules or _unusable():
@@ -44,6 +46,7 @@ class Within:
         trace: TracebackType | None = None,
     ) -> None:
         arrays.inside(False)
+        sounds.inside(False)
         if not self._on:
             return
         born, here.born = here.born or [], self._outer
@@ -56,10 +59,11 @@ class Within:
                     image._settle()
 
     def close(self) -> None:
-        """Gives back NumPy, Pillow and torchvision as they were, unless others still want acceleration."""
+        """Gives back all libraries as they were, unless others still want acceleration."""
         if self._arrays:
             self._arrays = False
             arrays.leave(everywhere=False)
+            sounds.leave(everywhere=False)
         if self._on:
             self._on = False
             patches.leave(everywhere=False)

@@ -111,7 +111,8 @@ impl Probe {
         if !schema.fields.iter().any(|f| matches!(f.kind, FieldKind::Image | FieldKind::Pixels { .. })) {
             return Err(Error::config(format!("{} has no field of images", self.path)).into());
         }
-        let pipeline = self.pipeline.unwrap_or_else(|| Pipeline::for_schema(schema));
+        let pipeline =
+            self.pipeline.or_else(|| Pipeline::for_schema(schema)).unwrap_or(Pipeline::ImagenetTrain);
         let part = |share: f64| Duration::from_secs_f64(self.time * share);
         let mut progress = Progress::new(0);
         let files = Files::of(&self.path)?;

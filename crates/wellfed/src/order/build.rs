@@ -205,7 +205,9 @@ impl Building<'_> {
                 let input = self.input(node, input)?;
                 self.shard(*rank, *world_size, input)
             }
-            Node::BucketBySequenceLength { input, .. } | Node::BatchByTokens { input, .. } => {
+            Node::BucketBySequenceLength { input, .. }
+            | Node::BatchByTokens { input, .. }
+            | Node::BatchByDuration { input, .. } => {
                 let input = self.input(node, input)?;
                 let name = node.name();
                 if input.batched {

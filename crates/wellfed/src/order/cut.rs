@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::{Error, Result, lock};
+use crate::{Error, ErrorKind, Result, lock, source::durations::nanoseconds};
 
 /// Marks kept of one epoch. When there are more, every second one goes.
 const MARKS: usize = 64;
@@ -25,7 +25,12 @@ enum Full {
     Samples(Vec<u64>),
     /// Before the padded size would be above so many tokens; lengths are rounded up to a multiple.
     Tokens { max: u64, multiple_of: u64 },
+    /// Before the padded size would be above so many nanoseconds, or at so many samples, for each bucket.
+    Durations { max: u64, samples: Vec<u64> },
 }
+
+/// What a sound counts at least, in nanoseconds: not even those without samples are free, or there would be no end to them.
+const LEAST_DURATION: u64 = 1_000_000;
 
 /// The rule by which an epoch is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,6 +145,52 @@ impl Cutter {
         Self { boundaries: boundaries.to_vec(), full, drop_remainder, to_boundary: false }.checked()
     }
 
+    /// Batches of sounds whose longest times their number is at most `max` seconds, and of at most so many `samples`: any number, one
+    /// for all buckets, or one for each of those between `boundaries`, which are seconds.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Config`] if nothing limits a batch, for limits of 0 or below, boundaries that do not rise, or another number
+    /// of limits than of buckets.
+    pub(crate) fn durations(
+        max: Option<f64>,
+        samples: &[u64],
+        boundaries: &[f64],
+        drop_remainder: bool,
+    ) -> Result<Self> {
+        let is_duration = |seconds: f64| seconds.is_finite() && seconds * 1e9 >= 1.0;
+        if let Some(max) = max.filter(|max| !is_duration(*max)) {
+            return Err(Error::config(format!("max_duration is {max}; it must be seconds, above 0")));
+        }
+        let rise = boundaries.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rise || !boundaries.iter().all(|boundary| is_duration(*boundary)) {
+            return Err(Error::config(format!(
+                "bucket_boundaries are {boundaries:?}; they must be seconds, above 0, and rise"
+            )));
+        }
+        let buckets = boundaries.len() + 1;
+        let samples = match *samples {
+            [] if max.is_none() => {
+                return Err(Error::config("neither max_duration nor max_samples says when a batch is full"));
+            }
+            [] => vec![u64::MAX; buckets],
+            [one] => vec![one; buckets],
+            _ if samples.len() == buckets => samples.to_vec(),
+            _ => {
+                return Err(Error::config(format!(
+                    "{} max_samples for {} bucket_boundaries: there must be one for all, or one more than boundaries",
+                    samples.len(),
+                    boundaries.len()
+                )));
+            }
+        };
+        if samples.contains(&0) {
+            return Err(Error::config("a max_samples is 0; it must be at least 1"));
+        }
+        let full = Full::Durations { max: max.map_or(u64::MAX, nanoseconds), samples };
+        let boundaries = boundaries.iter().map(|boundary| nanoseconds(*boundary)).collect();
+        Self { boundaries, full, drop_remainder, to_boundary: false }.checked()
+    }
+
     fn checked(self) -> Result<Self> {
         if self.boundaries.first() == Some(&0) || self.boundaries.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(Error::config(format!(
@@ -176,20 +227,23 @@ impl Cutter {
             let bucket = &mut walk.buckets[number];
             let longest = bucket.longest.max(length);
             let count = bucket.positions.len() as u64 + 1;
-            let full = match &self.full {
-                Full::Samples(sizes) => {
-                    bucket.positions.push(position);
-                    (count >= sizes[number]).then(|| std::mem::take(bucket).positions)
-                }
+            let (cost, max, samples) = match &self.full {
+                Full::Samples(sizes) => (0, u64::MAX, sizes[number]),
+                // Not even samples without tokens are free, or there would be no end to them.
                 Full::Tokens { max, multiple_of } => {
-                    // Not even samples without tokens are free, or there would be no end to them.
-                    let cost = padded(longest.max(1), *multiple_of).saturating_mul(count);
-                    let full = cost > *max && count > 1;
-                    let closed = full.then(|| std::mem::take(bucket).positions);
-                    bucket.positions.push(position);
-                    bucket.longest = bucket.longest.max(length);
-                    closed
+                    (padded(longest.max(1), *multiple_of).saturating_mul(count), *max, u64::MAX)
                 }
+                Full::Durations { max, samples } => {
+                    (longest.max(LEAST_DURATION).saturating_mul(count), *max, samples[number])
+                }
+            };
+            let over = cost > max && count > 1;
+            let before = over.then(|| std::mem::take(bucket).positions);
+            bucket.positions.push(position);
+            bucket.longest = bucket.longest.max(length);
+            let full = match before {
+                Some(before) => Some(before),
+                None => (count >= samples).then(|| std::mem::take(bucket).positions),
             };
             if let Some(positions) = full {
                 walk.number += 1;
@@ -222,6 +276,16 @@ impl Cutter {
             return Err(Error::limit("a sample", padded(length, multiple_of), max, "tokens")
                 .with_stage("batch")
                 .with_hint("raise max_tokens, or leave such samples out with on_error=\"skip\""));
+        }
+        if let Full::Durations { max, .. } = self.full
+            && length > max
+        {
+            let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+            let what =
+                format!("a sample has {} seconds, above the limit of {}", seconds(length), seconds(max));
+            return Err(Error::new(ErrorKind::Limit, what)
+                .with_stage("batch")
+                .with_hint("raise max_duration, or leave such samples out with on_error=\"skip\""));
         }
         if let (true, Some(last)) = (self.to_boundary, self.boundaries.last())
             && length >= *last

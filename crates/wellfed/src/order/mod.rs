@@ -378,7 +378,7 @@ impl Order {
         self.walk_all(entry.inputs[0], epoch, &mut picks);
         found.extend((0..picks.ends.len()).map(|sample| {
             let length = picks.of(sample).iter().find_map(|pick| cutting.length(*pick));
-            length.ok_or_else(|| cutting.unknown())
+            length.unwrap_or_else(|| Err(cutting.unknown()))
         }));
     }
 
@@ -694,7 +694,7 @@ impl Order {
             _ => None,
         });
         let mut lengths = cutting.flat_map(|cutting| picks.iter().filter_map(|pick| cutting.length(*pick)));
-        lengths.all(|length| length <= most as u64)
+        lengths.all(|length| length.is_ok_and(|length| length <= most as u64))
     }
 
     /// Elements of `epoch` among which a replacement is drawn.

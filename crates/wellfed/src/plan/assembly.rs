@@ -35,7 +35,9 @@ impl<'a> Assembly<'a> {
     pub(crate) fn of(node: &'a Node) -> Result<Self> {
         match node {
             Node::Batch { .. } => Ok(Self::Stacked),
-            Node::PaddedBatch { pad, .. } | Node::BatchByTokens { pad, .. } => Ok(Self::Padded(pad)),
+            Node::PaddedBatch { pad, .. }
+            | Node::BatchByTokens { pad, .. }
+            | Node::BatchByDuration { pad, .. } => Ok(Self::Padded(pad)),
             Node::BucketBySequenceLength { no_padding: true, .. } | Node::RaggedBatch { .. } => {
                 Ok(Self::Ragged)
             }

@@ -182,7 +182,8 @@ impl Lowering<'_> {
             | Node::PaddedBatch { input, .. }
             | Node::RaggedBatch { input, .. }
             | Node::BucketBySequenceLength { input, .. }
-            | Node::BatchByTokens { input, .. } => {
+            | Node::BatchByTokens { input, .. }
+            | Node::BatchByDuration { input, .. } => {
                 let output = self.node(input)?;
                 if output.batched {
                     return Err(after_batch(node.name()));
@@ -516,7 +517,8 @@ fn batching(node: &Node) -> Vec<&Node> {
         | Node::PaddedBatch { .. }
         | Node::RaggedBatch { .. }
         | Node::BucketBySequenceLength { .. }
-        | Node::BatchByTokens { .. } => vec![node],
+        | Node::BatchByTokens { .. }
+        | Node::BatchByDuration { .. } => vec![node],
         _ => node.inputs().iter().flat_map(batching).collect(),
     }
 }

@@ -135,6 +135,26 @@ pub enum Node {
         /// Samples.
         input: Box<Node>,
     },
+    /// Batches of sounds of so many seconds or samples.
+    BatchByDuration {
+        /// Seconds in a batch at most, padding included; `None` is any number of them.
+        max_duration: Option<f64>,
+        /// The field whose duration counts; `None` if there is only one of sounds.
+        field: Option<String>,
+        /// Samples in a batch at most: none is any number, one holds for all buckets, or there is one for each.
+        #[serde(default)]
+        max_samples: Vec<u64>,
+        /// Seconds from which on the next bucket begins; without, there is one bucket.
+        #[serde(default)]
+        bucket_boundaries: Vec<f64>,
+        /// Whether the batches that are not full at the end of an epoch are left out.
+        drop_last: bool,
+        /// To what, and with what.
+        #[serde(default)]
+        pad: Pad,
+        /// Samples.
+        input: Box<Node>,
+    },
     /// Batches become samples again.
     Unbatch {
         /// Batches.
@@ -290,6 +310,7 @@ macro_rules! inputs {
             | Node::RaggedBatch { input, .. }
             | Node::BucketBySequenceLength { input, .. }
             | Node::BatchByTokens { input, .. }
+            | Node::BatchByDuration { input, .. }
             | Node::Unbatch { input }
             | Node::Enumerate { input, .. }
             | Node::Filter { input, .. }
@@ -340,6 +361,12 @@ impl Node {
         Ok(self)
     }
 
+    /// Whether batches are cut by the durations of sounds somewhere in this tree.
+    pub(crate) fn cuts_by_duration(&self) -> bool {
+        matches!(self, Node::BatchByDuration { .. })
+            || self.inputs().iter().any(|input| input.cuts_by_duration())
+    }
+
     /// What it is called in Python.
     pub fn name(&self) -> &'static str {
         match self {
@@ -352,6 +379,7 @@ impl Node {
             Node::RaggedBatch { .. } => "ragged_batch",
             Node::BucketBySequenceLength { .. } => "bucket_by_sequence_length",
             Node::BatchByTokens { .. } => "batch_by_tokens",
+            Node::BatchByDuration { .. } => "batch_by_duration",
             Node::Unbatch { .. } => "unbatch",
             Node::Enumerate { .. } => "enumerate",
             Node::Filter { .. } => "filter",

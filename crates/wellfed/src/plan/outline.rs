@@ -103,6 +103,15 @@ fn note(node: &Node, identities: &mut impl Iterator<Item = u64>, verbs: &mut Vec
             "drop_last": drop_last,
             "multiple_of": pad.multiple_of,
         }),
+        Node::BatchByDuration { max_duration, field, max_samples, bucket_boundaries, drop_last, .. } => {
+            json!({
+                "max_duration": max_duration,
+                "field": field,
+                "max_samples": max_samples,
+                "bucket_boundaries": bucket_boundaries,
+                "drop_last": drop_last,
+            })
+        }
         Node::Shard { .. } | Node::Unbatch { .. } | Node::Zip { .. } | Node::Concatenate { .. } => {
             Value::Null
         }

@@ -135,7 +135,8 @@ fn work<'a>(node: &'a Node, python: bool, undone: bool, found: &mut dyn FnMut(&'
         | Node::PaddedBatch { .. }
         | Node::RaggedBatch { .. }
         | Node::BucketBySequenceLength { .. }
-        | Node::BatchByTokens { .. } => !undone,
+        | Node::BatchByTokens { .. }
+        | Node::BatchByDuration { .. } => !undone,
         Node::Shuffle { .. }
         | Node::Unbatch { .. }
         | Node::Filter { .. }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ArrayData, Fingerprint, Source, SourceSpec, beyond_the_end, copy_image, file_list::FileList,
-    files::check_labels, located, wav_part,
+    ArrayData, Fingerprint, KeptDurations, Source, SourceSpec, beyond_the_end, copy_image, durations,
+    file_list::FileList, files::check_labels, located, wav_part,
 };
 use crate::{
     Error, Limits, Result,
@@ -48,6 +48,7 @@ pub struct AudioFiles {
     offsets: Option<Seconds>,
     durations: Option<Seconds>,
     texts: Option<Texts>,
+    found: KeptDurations,
 }
 
 /// A number of seconds for each sample.
@@ -152,7 +153,7 @@ impl AudioFiles {
         } else {
             Schema::tuple([("audio", FieldKind::Audio)].into_iter().chain(beside))
         };
-        Ok(Self { spec, schema, files, labels, offsets, durations, texts })
+        Ok(Self { spec, schema, files, labels, offsets, durations, texts, found: KeptDurations::default() })
     }
 
     /// The part of its file that sample `index` is; `None` is all of it.
@@ -249,6 +250,18 @@ impl Source for AudioFiles {
     fn number(&self, index: u64, field: usize) -> Option<i64> {
         let labels = self.labels.as_ref().filter(|_| field == 1)?;
         labels.whole(usize::try_from(index).ok()?).ok()
+    }
+
+    fn kept_durations(&self) -> Option<&KeptDurations> {
+        Some(&self.found)
+    }
+
+    fn duration(&self, index: u64, _field: usize, record: &mut Record) -> Result<f64> {
+        let Some(path) = self.files.path(index) else { return Err(beyond_the_end(self, index)) };
+        record.reset(1);
+        let buffer = record.values[0].buffer();
+        durations::of_file(&**self.files.store(), path, self.span(index), buffer)
+            .map_err(|e| located(e, self, index))
     }
 
     fn fingerprint(&self) -> u64 {

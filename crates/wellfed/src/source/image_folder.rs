@@ -9,7 +9,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, Part, Source, SourceSpec, beyond_the_end, copy_image, located, location, stamp};
+use super::{
+    Fingerprint, KeptDurations, Part, Source, SourceSpec, beyond_the_end, copy_image, durations, located,
+    location, stamp,
+};
 use crate::{
     Error, ErrorKind, Limits, Result,
     io::{Bytes, Extent},
@@ -109,6 +112,7 @@ pub struct ImageFolder {
     len: u64,
     /// Length of what keys leave away from paths.
     prefix: usize,
+    durations: KeptDurations,
 }
 
 impl ImageFolder {
@@ -183,7 +187,8 @@ impl ImageFolder {
             Schema::single(name, kind)
         };
         let prefix = if pattern { 0 } else { join(&root, "").len() };
-        Ok(Self { store, spec, holds, root, schema, classes, folders, starts, len, prefix })
+        let durations = KeptDurations::default();
+        Ok(Self { store, spec, holds, root, schema, classes, folders, starts, len, prefix, durations })
     }
 
     /// Labels by class name.
@@ -274,6 +279,17 @@ impl Source for ImageFolder {
         copy_image(pieces, record).map_err(|e| located(e, self, index))?;
         set_label(folder, record);
         Ok(())
+    }
+
+    fn kept_durations(&self) -> Option<&KeptDurations> {
+        (self.holds == Holds::Sounds).then_some(&self.durations)
+    }
+
+    fn duration(&self, index: u64, _field: usize, record: &mut Record) -> Result<f64> {
+        let Some(path) = self.path(index) else { return Err(beyond_the_end(self, index)) };
+        record.reset(1);
+        let buffer = record.values[0].buffer();
+        durations::of_file(&*self.store, &path, None, buffer).map_err(|e| located(e, self, index))
     }
 
     fn fingerprint(&self) -> u64 {

@@ -12,6 +12,7 @@ pub mod coco;
 pub mod conformance;
 pub(crate) mod counter;
 mod datum;
+pub mod durations;
 pub mod encoded;
 mod example;
 pub(crate) mod example_writer;
@@ -60,6 +61,7 @@ pub use audio_files::{AudioFiles, AudioFilesSpec};
 pub use beton::{Beton, BetonSpec};
 pub use cifar::{Cifar, Cifar10Spec, Cifar100Label, Cifar100Spec};
 pub use coco::{CocoDetectionSpec, coco_detection};
+pub use durations::{Durations, KeptDurations, durations};
 pub use encoded::{EncodedImages, EncodedImagesSpec};
 pub use example::FoundFeature;
 pub use features::{FeatureDefault, FeatureForm, FeatureSpec, FeatureType};
@@ -193,6 +195,22 @@ pub trait Source: Send + Sync + fmt::Debug {
     /// what batches are cut by. In O(1).
     fn length(&self, _index: u64, _field: usize) -> Option<u64> {
         None
+    }
+
+    /// Where the durations of sounds are kept once they are found out ([`durations`]). `None`: the source has no sounds, or cannot
+    /// look at one of them without much else.
+    fn kept_durations(&self) -> Option<&KeptDurations> {
+        None
+    }
+
+    /// Seconds of the sound in `field` of sample `index`, found out with a look at its file. `record` is memory to work in.
+    ///
+    /// # Errors
+    /// As [`Source::fetch`]; for bytes that are no sound, as decoding says.
+    fn duration(&self, index: u64, field: usize, record: &mut Record) -> Result<f64> {
+        self.fetch(index, record)?;
+        durations::of_record(record, field)
+            .map_err(|e| e.with_sample(self.key(index), index).with_source(self.name()))
     }
 
     /// True if fetching needs no input or output, so that read-ahead would only cost.

@@ -55,6 +55,9 @@ pub struct TableSpec {
     /// and `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<Vec<String>>,
+    /// Columns of bytes that are encoded sounds. Default: those that the file's metadata calls audio.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audio: Option<Vec<String>>,
     /// Only rows for which one of these lists holds: of conditions (column, operator, value) that all hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Vec<Condition>>,
@@ -314,6 +317,7 @@ impl TableSpec {
             columns: None,
             tuple: false,
             images: None,
+            audio: None,
             filters: Vec::new(),
             label: None,
             csv: None,

@@ -62,6 +62,11 @@ pub(super) fn read(
     Ok(true)
 }
 
+/// Seconds of a file of `size` bytes that begins with `head`, if it is a WAV file of PCM whose sizes are what they should be.
+pub(super) fn seconds(head: &[u8], size: u64) -> Option<f64> {
+    pcm(head, size).map(|pcm| (pcm.len / pcm.frame) as f64 / f64::from(pcm.sample_rate))
+}
+
 /// What the head in `bytes` says of a file of `size` bytes; `None` for others than PCM, and where sizes are not what they should be.
 fn pcm(bytes: &[u8], size: u64) -> Option<Pcm> {
     let u16_at = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));

@@ -12,7 +12,8 @@ use std::{collections::HashMap, fs, ops::Range, path::PathBuf, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fingerprint, Part, Source, SourceSpec, beyond_the_end, located, location, npy, shards, stamp,
+    Fingerprint, KeptDurations, Part, Source, SourceSpec, beyond_the_end, located, location, npy, shards,
+    stamp,
     tar_header::BLOCK,
     tar_index::{Damage, Member, ShardIndex},
     tar_sidecar::{self, Kept},
@@ -36,6 +37,9 @@ const IMAGES: [&str; 13] =
 
 /// The usual ones of them: a field of images takes them wherever a sample has one.
 const COMMON: [&str; 3] = ["jpg", "jpeg", "png"];
+
+/// Extensions of sounds that WebDataset's `torch_audio` decodes, and others of the formats that are decoded here.
+const SOUNDS: [&str; 9] = ["wav", "flac", "mp3", "ogg", "oga", "m4a", "aac", "aif", "aiff"];
 
 /// Extension of packed coefficients ([`crate::codec::PackedJpeg`]).
 pub(crate) const PACKED: &str = "wfpc";
@@ -152,6 +156,7 @@ pub struct WebDataset {
     origins: Vec<Origin>,
     shards: Vec<Shard>,
     len: u64,
+    durations: KeptDurations,
 }
 
 /// A place in the source.
@@ -202,7 +207,8 @@ impl WebDataset {
             shards.push(Shard { path, file, start, index, zip, copied });
         }
         let schema = Schema { fields: Vec::new(), structure: Structure::Dict(Vec::new()) };
-        let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len };
+        let durations = KeptDurations::default();
+        let mut this = Self { store, spec, schema, origins: Vec::new(), shards, len, durations };
         match this.spec.fields.clone() {
             Some(fields) => this.take_fields(&fields)?,
             None => this.find_fields()?,
@@ -564,6 +570,10 @@ impl Source for WebDataset {
         self.fill(shard, sample, record, read).map_err(|e| located(e, self, index))
     }
 
+    fn kept_durations(&self) -> Option<&KeptDurations> {
+        Some(&self.durations)
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut hash = Fingerprint::new(&self.schema, self.len);
         for shard in &self.shards {
@@ -837,6 +847,7 @@ fn last_part(extension: &str) -> &str {
 pub(crate) fn kind_of(extension: &str) -> FieldKind {
     match last_part(extension) {
         part if IMAGES.contains(&part) => FieldKind::Image,
+        part if SOUNDS.contains(&part) => FieldKind::Audio,
         "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => FieldKind::LABEL,
         "txt" | "text" | "transcript" => FieldKind::Text,
         "json" | "jsn" => FieldKind::Json,

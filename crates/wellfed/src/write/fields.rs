@@ -207,7 +207,7 @@ mod tests {
                 vec!["txt", "caption.txt", "title.txt"],
             ),
             (vec![("meta", Json), ("x.json", Json)], vec!["json", "x.json"]),
-            (vec![("mp3", Bytes), ("npy", Bytes), ("jpg", Bytes)], vec!["mp3", "npy.bin", "jpg.bin"]),
+            (vec![("mp3", Bytes), ("npy", Bytes), ("jpg", Bytes)], vec!["mp3.bin", "npy.bin", "jpg.bin"]),
             (vec![("array", float.clone()), ("x.npy", float.clone())], vec!["npy", "x.npy"]),
             (vec![("w", FieldKind::Scalar { dtype: DType::Float32 })], vec!["w.npy"]),
             (vec![("mask", FieldKind::Mask { dtype: DType::UInt8, grey: false })], vec!["mask.*"]),

@@ -223,6 +223,7 @@ impl<'a> Model<'a> {
                 };
                 chosen.into_iter().map_while(next).collect()
             }
+            Node::BatchByDuration { .. } => panic!("there are no sounds here"),
             Node::PythonFilter { .. } | Node::Python { .. } => panic!("there is no Python here"),
         };
         elements.truncate(limit);

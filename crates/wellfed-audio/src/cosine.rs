@@ -46,11 +46,11 @@ impl Cosine {
 }
 
 impl Cosine {
-    /// One coefficient of eight frames' values.
+    /// One coefficient of several frames' values.
     #[inline(always)]
-    pub(crate) fn coefficient_lanes(&self, coefficient: usize, values: &[Lanes]) -> Lanes {
+    pub(crate) fn coefficient_lanes<L: Lanes>(&self, coefficient: usize, values: &[L]) -> L {
         let row = &self.rows[coefficient * self.values..][..self.values];
-        let mut sums = [Lanes::ZERO; 2];
+        let mut sums = [L::ZERO; 2];
         for (i, (weight, value)) in row.iter().zip(values).enumerate() {
             sums[i % 2] = sums[i % 2] + *value * *weight;
         }

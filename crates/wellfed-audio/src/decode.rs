@@ -19,7 +19,7 @@ use symphonia::core::{
     units::Timestamp,
 };
 
-use crate::{Error, ErrorKind, Limits, Result};
+use crate::{Error, ErrorKind, Limits, Result, wav::Wav};
 
 /// What an audio file says of itself before its samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Head {
     ///
     /// For bytes that are no sound, or one of more channels than `limits` allow.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
-        guarded(|| Opened::open(bytes, limits).map(|opened| opened.head))
+        Opened::open(bytes, limits).map(|opened| opened.head)
     }
 }
 
@@ -107,7 +107,78 @@ const NEAR: u64 = 2 * WARM_UP;
 ///
 /// For bytes that are no sound or a damaged one, that end too early, and for more samples than `limits` allow; then there are none.
 pub fn decode(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
-    guarded(|| decode_segment(bytes, segment, limits))
+    let opened = Opened::open(bytes, limits)?;
+    let (sample_rate, mut channels) = (opened.head.sample_rate, Vec::new());
+    opened.decode(segment, limits, &mut channels)?;
+    Ok(Waveform { sample_rate, channels })
+}
+
+/// A file whose head has been read.
+pub struct Opened<'b> {
+    bytes: &'b [u8],
+    head: Head,
+    content: Content<'b>,
+}
+
+/// What is in it.
+enum Content<'b> {
+    Plain(Wav<'b>),
+    Packets(Packets<'b>),
+}
+
+impl std::fmt::Debug for Opened<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+impl<'b> Opened<'b> {
+    /// Reads as far as the first samples.
+    ///
+    /// # Errors
+    ///
+    /// As [`Head::parse`].
+    pub fn open(bytes: &'b [u8], limits: &Limits) -> Result<Self> {
+        if let Some((head, wav)) = Wav::open(bytes) {
+            limits.check_channels(head.channels)?;
+            return Ok(Self { bytes, head, content: Content::Plain(wav) });
+        }
+        guarded(|| Packets::open(bytes, limits)).map(|(head, packets)| Self {
+            bytes,
+            head,
+            content: Content::Packets(packets),
+        })
+    }
+
+    /// What the file says of itself.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Decodes a segment into `channels`: their memory is used again, and there are as many as the sound has afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`].
+    pub fn decode(self, segment: Segment, limits: &Limits, channels: &mut Vec<Vec<f32>>) -> Result<()> {
+        let Self { bytes, head, content } = self;
+        channels.resize_with(head.channels as usize, Vec::new);
+        channels.iter_mut().for_each(Vec::clear);
+        match content {
+            Content::Plain(wav) => {
+                let whole = head.frames.unwrap_or(0);
+                let begin = segment.offset.min(whole);
+                let end = segment.frames.map_or(whole, |frames| begin.saturating_add(frames).min(whole));
+                limits.check_samples(end - begin, head.channels)?;
+                channels.iter_mut().for_each(|channel| channel.reserve_exact((end - begin) as usize));
+                wav.decode(begin as usize..end as usize, channels);
+                Ok(())
+            }
+            Content::Packets(packets) => {
+                guarded(|| decode_segment(bytes, &head, packets, segment, limits, channels))
+            }
+        }
+    }
 }
 
 /// Bytes for which the library's own assumptions fail are damaged ones. What was made until then is dropped with the panic.
@@ -116,39 +187,46 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Corrupt, "the decoder panicked at these bytes")))
 }
 
-fn decode_segment(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
-    let mut opened = Opened::open(bytes, limits)?;
-    let whole = opened.head.frames.map(|frames| frames.saturating_sub(segment.offset));
+fn decode_segment<'b>(
+    bytes: &'b [u8],
+    head: &Head,
+    mut packets: Packets<'b>,
+    segment: Segment,
+    limits: &Limits,
+    channels: &mut Vec<Vec<f32>>,
+) -> Result<()> {
+    let whole = head.frames.map(|frames| frames.saturating_sub(segment.offset));
     let expected = match (segment.frames, whole) {
         (Some(wanted), Some(left)) => Some(wanted.min(left)),
         (wanted, left) => wanted.or(left),
     };
     // What a head says is checked before there is memory for it; what decodes, as it comes.
     if let Some(frames) = expected {
-        limits.check_samples(frames, opened.head.channels)?;
+        limits.check_samples(frames, head.channels)?;
     }
     // Where a sound cannot seek, or not there, it is decoded from its start.
-    let begin = if segment.offset >= NEAR { opened.seek(segment.offset - WARM_UP) } else { Some(0) };
+    let begin = if segment.offset >= NEAR { packets.seek(head, segment.offset - WARM_UP) } else { Some(0) };
     let begin = match begin {
         Some(begin) => begin,
         None => {
-            opened = Opened::open(bytes, limits)?;
+            (_, packets) = Packets::open(bytes, limits)?;
             0
         }
     };
     // A frame of a format with an exact length has at least a byte; others grow.
     let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
+    channels.iter_mut().for_each(|channel| channel.reserve(room));
     let mut reading = Reading {
         at: begin,
         begin: segment.offset,
         end: segment.frames.map_or(u64::MAX, |frames| segment.offset.saturating_add(frames)),
-        channels: (0..opened.head.channels).map(|_| Vec::with_capacity(room)).collect(),
+        channels,
     };
-    opened.read(&mut reading, limits)?;
+    packets.read(head, &mut reading, limits)?;
     let found = reading.channels.first().map_or(0, Vec::len) as u64;
     // Of what has no length of its own nothing can be missing.
-    if let (Some(said), Some(frames)) = (opened.head.frames, expected)
-        && opened.is_exact
+    if let (Some(said), Some(frames)) = (head.frames, expected)
+        && packets.is_exact
         && found < frames
     {
         let text = format!(
@@ -157,23 +235,22 @@ fn decode_segment(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Wav
         );
         return Err(Error::new(ErrorKind::Truncated, text));
     }
-    Ok(Waveform { sample_rate: opened.head.sample_rate, channels: reading.channels })
+    Ok(())
 }
 
 /// What has been decoded so far.
 #[derive(Debug)]
-struct Reading {
+struct Reading<'c> {
     /// The frame that comes next.
     at: u64,
     /// Frames that are wanted.
     begin: u64,
     end: u64,
-    channels: Vec<Vec<f32>>,
+    channels: &'c mut Vec<Vec<f32>>,
 }
 
 /// A file with its decoder, at its first packet.
-struct Opened<'b> {
-    head: Head,
+struct Packets<'b> {
     format: Box<dyn FormatReader + 'b>,
     decoder: Box<dyn AudioDecoder>,
     track: u32,
@@ -185,8 +262,8 @@ struct Opened<'b> {
     is_exact: bool,
 }
 
-impl<'b> Opened<'b> {
-    fn open(bytes: &'b [u8], limits: &Limits) -> Result<Self> {
+impl<'b> Packets<'b> {
+    fn open(bytes: &'b [u8], limits: &Limits) -> Result<(Head, Self)> {
         let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
         let format = symphonia::default::get_probe()
             .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
@@ -220,13 +297,13 @@ impl<'b> Opened<'b> {
             track.time_base.is_some_and(|base| base.numer.get() == 1 && base.denom.get() == sample_rate);
         let is_exact = head.codec.starts_with("pcm") || head.codec == "flac";
         let (track, start) = (track.id, track.start_ts.get().max(0));
-        Ok(Self { head, format, decoder, track, start, by_frames, is_exact })
+        Ok((head, Self { format, decoder, track, start, by_frames, is_exact }))
     }
 
     /// Goes to a frame, or before it: the one that is decoded next. `None` if that cannot be told.
-    fn seek(&mut self, frame: u64) -> Option<u64> {
+    fn seek(&mut self, head: &Head, frame: u64) -> Option<u64> {
         // Of Vorbis, what the library says it went to is off by part of a block: segments were of other samples.
-        if !self.by_frames || self.head.codec == "vorbis" {
+        if !self.by_frames || head.codec == "vorbis" {
             return None;
         }
         let ts = Timestamp::new(self.start.checked_add(i64::try_from(frame).ok()?)?);
@@ -238,19 +315,25 @@ impl<'b> Opened<'b> {
     }
 
     /// Decodes until all that is wanted is there, or the sound ends.
-    fn read(&mut self, reading: &mut Reading, limits: &Limits) -> Result<()> {
+    fn read(&mut self, head: &Head, reading: &mut Reading<'_>, limits: &Limits) -> Result<()> {
         while reading.at < reading.end {
             let packet = self.format.next_packet();
-            let Some(packet) = packet.map_err(|error| self.error(&error, reading.at))? else { break };
+            let Some(packet) = packet.map_err(|error| failed(head, &error, reading.at))? else { break };
             if packet.track_id == self.track {
-                self.take(&packet, reading, limits)?;
+                self.take(head, &packet, reading, limits)?;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, packet: &Packet, reading: &mut Reading, limits: &Limits) -> Result<()> {
-        let (rate, channels) = (self.head.sample_rate, self.head.channels);
+    fn take(
+        &mut self,
+        head: &Head,
+        packet: &Packet,
+        reading: &mut Reading<'_>,
+        limits: &Limits,
+    ) -> Result<()> {
+        let (rate, channels) = (head.sample_rate, head.channels);
         let sound = match self.decoder.decode(packet) {
             Ok(sound) => sound,
             // The first frames after a seek may refer to ones before it; what is wanted begins later.
@@ -260,7 +343,7 @@ impl<'b> Opened<'b> {
                 reading.at = reading.at.saturating_add(packet.dur.get());
                 return Ok(());
             }
-            Err(error) => return Err(self.error(&error, reading.at)),
+            Err(error) => return Err(failed(head, &error, reading.at)),
         };
         let spec = sound.spec();
         if spec.rate() != rate || spec.channels().count() != channels as usize {
@@ -280,7 +363,7 @@ impl<'b> Opened<'b> {
             let part = sound.slice(begin as usize..end as usize);
             let had = reading.channels[0].len();
             limits.check_samples(had as u64 + (end - begin), channels)?;
-            for channel in &mut reading.channels {
+            for channel in reading.channels.iter_mut() {
                 channel.resize(had + (end - begin) as usize, 0.0);
             }
             let mut places: Vec<&mut [f32]> =
@@ -289,10 +372,10 @@ impl<'b> Opened<'b> {
         }
         Ok(())
     }
+}
 
-    fn error(&self, error: &Symphonia, at: u64) -> Error {
-        Error::of(error, &format!("decoding {} at frame {at}", self.head.codec))
-    }
+fn failed(head: &Head, error: &Symphonia, at: u64) -> Error {
+    Error::of(error, &format!("decoding {} at frame {at}", head.codec))
 }
 
 /// Of a track that is known to be a sound.
@@ -390,6 +473,9 @@ mod tests {
             let head = Head::parse(&file, &Limits::default()).unwrap();
             prop_assert_eq!((head.sample_rate, head.channels), (16_000, u32::from(channels)));
             prop_assert_eq!(head.frames, Some(frames as u64));
+            // What is read of plain files without the library is what that says of them.
+            let (by_library, _) = Packets::open(&file, &Limits::default()).unwrap();
+            prop_assert_eq!(by_library, head);
             let sound = decode(&file, Segment { offset, frames: wanted }, &Limits::default()).unwrap();
             let begin = frames.min(offset as usize);
             let end = wanted.map_or(frames, |wanted| frames.min(begin + wanted as usize));

@@ -182,15 +182,15 @@ impl FilterBank {
         })
     }
 
-    /// The same of eight spectra, bit for bit.
+    /// The same of several spectra, bit for bit.
     #[inline(always)]
-    pub(crate) fn apply_lanes(&self, spectra: &[Lanes], out: &mut [Lanes]) {
+    pub(crate) fn apply_lanes<L: Lanes>(&self, spectra: &[L], out: &mut [L]) {
         for (filter, out) in self.filters.iter().zip(out) {
             let weights = &self.weights[filter.weights.clone()];
             let powers = &spectra[filter.bin..][..weights.len()];
             let (groups, rest) = weights.as_chunks::<SUMS>();
             let (of_groups, of_rest) = powers.as_chunks::<SUMS>();
-            let mut sums = [Lanes::ZERO; SUMS];
+            let mut sums = [L::ZERO; SUMS];
             for (weights, powers) in groups.iter().zip(of_groups) {
                 for i in 0..SUMS {
                     sums[i] = sums[i] + powers[i] * weights[i];

@@ -12,9 +12,9 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `decode` | heads and segments of files, by symphonia |
+//! | `decode`, `wav` | heads and segments of files, by symphonia; plain WAV files without it |
 //! | `resample` | other sample rates |
-//! | `lanes`, `fft`, `logarithm` | what kernels are made of: eight frames side by side |
+//! | `lanes`, `tile`, `fft`, `logarithm` | what kernels are made of: several frames side by side |
 //! | `window`, `spectrogram` | short-time Fourier transforms |
 //! | `filter_bank`, `mel`, `decibels`, `cosine` | what makes mel spectrograms and cepstral coefficients of them |
 //! | `masking` | SpecAugment |
@@ -38,13 +38,15 @@ mod masking;
 mod mel;
 mod resample;
 mod spectrogram;
+mod tile;
+mod wav;
 pub mod whisper;
 mod window;
 
 pub use convolution::{ConvolveMode, convolve, fft_convolve};
 pub use cosine::Cosine;
 pub use decibels::{AmplitudeToDb, Scale};
-pub use decode::{Head, Segment, Waveform, decode};
+pub use decode::{Head, Opened, Segment, Waveform, decode};
 pub use error::{Error, ErrorKind, Result};
 pub use filter_bank::{FilterBank, MelScale};
 pub use kaldi::{KaldiFbank, KaldiMfcc, KaldiOptions, Vtln};

@@ -3,7 +3,7 @@
 //! With `x = m 2^e` and `m` between the roots of 1/2 and 2, `ln m = 2 artanh s`, `s = (m - 1) / (m + 1)`, of which four terms of the power
 //! series do: what is left out is below 3e-9 of the sum.
 
-use crate::lanes::{self, Kernel, LANES, Lanes};
+use crate::lanes::{self, Kernel, Lanes};
 
 /// Bits of the root of 1/2.
 const LEAST: u32 = 0x3f35_04f3;
@@ -57,10 +57,10 @@ impl<F: Fn(f32) -> f32> Kernel for Each<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
-        let (groups, rest) = self.values.as_chunks_mut::<LANES>();
-        groups.iter_mut().for_each(|group| *group = Lanes(*group).map(&self.f).0);
-        rest.iter_mut().for_each(|value| *value = (self.f)(*value));
+    fn run<L: Lanes>(self) {
+        let mut groups = self.values.chunks_exact_mut(L::N);
+        groups.by_ref().for_each(|group| L::read(group).map(&self.f).write(group));
+        groups.into_remainder().iter_mut().for_each(|value| *value = (self.f)(*value));
     }
 }
 

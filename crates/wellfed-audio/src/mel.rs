@@ -1,6 +1,6 @@
 //! Filter banks over spectrograms in one pass: `torchaudio.transforms.MelSpectrogram`, and the first part of `LFCC`.
 //!
-//! No spectrogram is stored: powers of eight frames stay in the first level of cache until their filters have been applied.
+//! No spectrogram is stored: powers of a group of frames stay in the first level of cache until their filters have been applied.
 
 use crate::{
     Error, FilterBank, Result, Scratch, Spectrogram,
@@ -46,37 +46,57 @@ impl MelSpectrogram {
     ///
     /// As [`Spectrogram::each`].
     pub fn apply(&self, samples: &[f32], scratch: &mut Scratch, out: &mut Vec<f32>) -> Result<()> {
-        self.apply_to(samples, self.frames(samples.len()), scratch, out)
+        out.resize(self.filters() * self.frames(samples.len()), 0.0);
+        self.fill(samples, scratch, out)
     }
 
-    /// The same of the first frames only.
-    pub(crate) fn apply_to(
+    /// The same into a slice of that many values, all of which are written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Spectrogram::each`].
+    pub fn fill(&self, samples: &[f32], scratch: &mut Scratch, out: &mut [f32]) -> Result<()> {
+        self.fill_mapped(samples, self.frames(samples.len()), scratch, out, |value| value).map(drop)
+    }
+
+    /// The same of the first frames only, each value replaced by `map` of it. Gives the greatest of them.
+    pub(crate) fn fill_mapped(
         &self,
         samples: &[f32],
         frames: usize,
         scratch: &mut Scratch,
-        out: &mut Vec<f32>,
-    ) -> Result<()> {
-        out.clear();
-        out.resize(self.filters() * frames, 0.0);
-        let values = &mut vec![Lanes::ZERO; self.filters()];
+        out: &mut [f32],
+        map: impl Fn(f32) -> f32,
+    ) -> Result<f32> {
+        let mut greatest = f32::NEG_INFINITY;
         let bins = Bins { out, frames };
-        self.spectrogram.groups(samples, scratch, Filtered { bank: &self.bank, values, bins })
+        let sink = Filtered { bank: &self.bank, bins, map, greatest: &mut greatest };
+        self.spectrogram.groups(samples, scratch, sink)?;
+        Ok(greatest)
     }
 }
 
-/// Writes what the filters let through.
-struct Filtered<'a> {
+/// Writes what is made of what the filters let through.
+struct Filtered<'a, F> {
     bank: &'a FilterBank,
-    values: &'a mut [Lanes],
     bins: Bins<'a>,
+    map: F,
+    greatest: &'a mut f32,
 }
 
-impl Sink for Filtered<'_> {
+impl<F: Fn(f32) -> f32> Sink for Filtered<'_, F> {
     #[inline(always)]
-    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]) {
-        self.bank.apply_lanes(powers, self.values);
-        self.bins.take(first, count, self.values);
+    fn take<L: Lanes>(&mut self, first: usize, count: usize, powers: &[L], values: &mut Vec<L>) {
+        values.resize(self.bank.filters(), L::ZERO);
+        self.bank.apply_lanes(powers, values);
+        let mut most = L::splat(f32::NEG_INFINITY);
+        for value in values.iter_mut() {
+            *value = value.map(&self.map);
+            most = value.max(most);
+        }
+        let written = count.min(self.bins.frames.saturating_sub(first));
+        *self.greatest = most.values()[..written].iter().copied().fold(*self.greatest, f32::max);
+        self.bins.put(first, count, values);
     }
 }
 

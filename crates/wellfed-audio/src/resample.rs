@@ -7,7 +7,7 @@ use std::f64::consts::PI;
 
 use crate::{
     Error, Result,
-    lanes::{self, Kernel, LANES, Lanes},
+    lanes::{self, Kernel, Lanes},
 };
 
 /// The window over the sinc.
@@ -164,19 +164,15 @@ impl Resample {
         }
         let (begin, len) = (out.len(), self.len_of(samples.len()));
         out.resize(begin + len, 0.0);
-        let rounds = len.div_ceil(self.to);
-        // Of few rounds, no more than there are, and whole groups.
-        let block =
-            (BLOCK / self.from.max(self.to)).clamp(GROUP, 1 << 12).min(rounds).next_multiple_of(GROUP);
-        lanes::run(Rounds { resample: self, samples, work: padded, out: &mut out[begin..], rounds, block });
+        lanes::run(Rounds { resample: self, samples, work: padded, out: &mut out[begin..] });
     }
 }
 
 /// Samples that are worked on at a time, so that they stay in the second level of cache.
 const BLOCK: usize = 1 << 14;
 
-/// Rounds that are computed side by side: two registers of [`LANES`].
-const GROUP: usize = 2 * LANES;
+/// Registers of rounds that are computed side by side: a coefficient is spread over a register once for all of them.
+const SIDE: usize = 4;
 
 /// The work of [`Resample::apply`]: samples at the same place of several rounds lie side by side, so that a round is a lane, and a
 /// coefficient is the same for all lanes.
@@ -185,29 +181,29 @@ struct Rounds<'a> {
     samples: &'a [f32],
     work: &'a mut Vec<f32>,
     out: &'a mut [f32],
-    rounds: usize,
-    /// Rounds of a block: whole groups.
-    block: usize,
 }
 
 impl Kernel for Rounds<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
+    fn run<L: Lanes>(self) {
         let Resample { from, to, width, taps, span, ref phases, ref coefficients } = *self.resample;
+        let (rounds, group) = (self.out.len().div_ceil(to), SIDE * L::N);
+        // Of few rounds, no more than there are, and whole groups.
+        let block = (BLOCK / from.max(to)).clamp(group, 1 << 12).min(rounds).next_multiple_of(group);
         // A row has one place of each round. Rows are an odd number of groups apart: not all in the same lines of cache.
-        let row = (self.block + span.div_ceil(from)).next_multiple_of(GROUP);
-        let row = if row.is_multiple_of(2 * GROUP) { row + GROUP } else { row };
-        self.work.clear();
-        self.work.resize(from * row + to * self.block, 0.0);
+        let row = (block + span.div_ceil(from)).next_multiple_of(group);
+        let row = if row.is_multiple_of(2 * group) { row + group } else { row };
+        // What is not written by `fill` or below is not read.
+        self.work.resize(from * row + to * block, 0.0);
         let (places, values) = self.work.split_at_mut(from * row);
         let mut offsets = Vec::with_capacity(taps);
-        for first in (0..self.rounds).step_by(self.block) {
+        for first in (0..rounds).step_by(block) {
             // Sample `i` of what is at `begin` has place `i % from` in round `i / from`.
             fill(places, row, from, self.samples, (first * from) as isize - width as isize);
             for ((phase, coefficients), values) in
-                phases.iter().zip(coefficients.chunks_exact(taps)).zip(values.chunks_exact_mut(self.block))
+                phases.iter().zip(coefficients.chunks_exact(taps)).zip(values.chunks_exact_mut(block))
             {
                 offsets.clear();
                 let (mut place, mut round) = (phase.place, phase.round);
@@ -218,43 +214,43 @@ impl Kernel for Rounds<'_> {
                         (place, round) = (0, round + 1);
                     }
                 }
-                let (groups, _) = values.as_chunks_mut::<GROUP>();
-                for (number, group) in groups.iter_mut().enumerate() {
-                    let places = &places[number * GROUP..];
-                    let (mut even, mut odd) = ([Lanes::ZERO; 2], [Lanes::ZERO; 2]);
-                    let (offsets, last) = offsets.as_chunks::<2>();
-                    let (coefficients, of_last) = coefficients.as_chunks::<2>();
-                    for ([one, two], [of_one, of_two]) in offsets.iter().zip(coefficients) {
-                        add(&mut even, &places[*one..], *of_one);
-                        add(&mut odd, &places[*two..], *of_two);
+                for (number, group) in values.chunks_exact_mut(group).enumerate() {
+                    let places = &places[number * SIDE * L::N..];
+                    let mut sums = [L::ZERO; SIDE];
+                    for (offset, coefficient) in offsets.iter().zip(coefficients) {
+                        let samples = &places[*offset..][..SIDE * L::N];
+                        for (sum, samples) in sums.iter_mut().zip(samples.chunks_exact(L::N)) {
+                            *sum = *sum + L::read(samples) * *coefficient;
+                        }
                     }
-                    for (one, of_one) in last.iter().zip(of_last) {
-                        add(&mut even, &places[*one..], *of_one);
-                    }
-                    let (low, high) = group.split_at_mut(LANES);
-                    (even[0] + odd[0]).write(low);
-                    (even[1] + odd[1]).write(high);
+                    sums.into_iter().zip(group.chunks_exact_mut(L::N)).for_each(|(sum, out)| sum.write(out));
                 }
             }
             let out = &mut self.out[first * to..];
-            let len = out.len().min(self.block * to);
-            for (round, out) in out[..len].chunks_mut(to).enumerate() {
-                for (value, row) in out.iter_mut().zip(values.chunks_exact(self.block)) {
-                    *value = row[round];
-                }
-            }
+            let len = out.len().min(block * to);
+            put_together(&mut out[..len], to, values, block);
         }
     }
 }
 
-/// Adds samples times a coefficient.
+/// Phases side by side, as many of each as there are rounds.
 #[inline(always)]
-fn add(sums: &mut [Lanes; 2], samples: &[f32], coefficient: f32) {
-    if let (Some(low), Some(high)) =
-        (samples.first_chunk(), samples[LANES.min(samples.len())..].first_chunk())
-    {
-        sums[0] = sums[0] + Lanes(*low) * coefficient;
-        sums[1] = sums[1] + Lanes(*high) * coefficient;
+fn put_together(out: &mut [f32], to: usize, values: &[f32], block: usize) {
+    // Of two phases the compiler does several at once, if it knows that there are two.
+    if to == 2 {
+        let (pairs, rest) = out.as_chunks_mut::<2>();
+        let (one, other) = values.split_at(block);
+        for (pair, (one, other)) in pairs.iter_mut().zip(one.iter().zip(other)) {
+            *pair = [*one, *other];
+        }
+        let last = pairs.len();
+        rest.iter_mut().for_each(|value| *value = one[last]);
+        return;
+    }
+    for (round, out) in out.chunks_mut(to).enumerate() {
+        for (value, row) in out.iter_mut().zip(values.chunks_exact(block)) {
+            *value = row[round];
+        }
     }
 }
 
@@ -274,6 +270,13 @@ fn fill(places: &mut [f32], row: usize, from: usize, samples: &[f32], begin: isi
         outside.fill(0.0);
         if from == 1 {
             inside.copy_from_slice(&within[..count]);
+        } else if from == 2 {
+            // The compiler does several at once, if it knows that it is every second one.
+            let (pairs, last) = within.as_chunks::<2>();
+            inside.iter_mut().zip(pairs).for_each(|(value, pair)| *value = pair[0]);
+            if let (Some(value), Some(last)) = (inside.get_mut(pairs.len()), last.first()) {
+                *value = *last;
+            }
         } else {
             inside.iter_mut().zip(within.iter().step_by(from)).for_each(|(value, sample)| *value = *sample);
         }

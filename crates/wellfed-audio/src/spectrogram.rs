@@ -2,8 +2,9 @@
 
 use crate::{
     Error, Result, Window,
-    fft::{Transform, Work},
-    lanes::{self, Kernel, LANES, Lanes, Pair},
+    fft::{Signals, Transform},
+    lanes::{self, Kernel, Lanes, Places, Work},
+    tile::Tile,
 };
 
 /// How the signal goes on beyond its ends, where frames are centred.
@@ -96,28 +97,29 @@ impl std::fmt::Debug for Spectrogram {
 /// Places to work in, which are used again.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    padded: Vec<f32>,
-    frame: Vec<Lanes>,
+    /// Samples of frames that reach beyond an end of the signal.
+    edge: Vec<f32>,
     work: Work,
-    powers: Vec<Lanes>,
     rows: Vec<f32>,
 }
 
-/// Takes the powers of frames, [`LANES`] at a time.
+/// Takes the powers of frames, as many at a time as there are lanes.
 pub(crate) trait Sink {
-    /// `powers` are those of each bin: of frame `first` in the first lane, and so on; only `count` lanes are meant.
-    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]);
+    /// `powers` are those of each bin: of frame `first` in the first lane, and so on; only `count` lanes are meant. `values` is a place to
+    /// work in.
+    fn take<L: Lanes>(&mut self, first: usize, count: usize, powers: &[L], values: &mut Vec<L>);
 }
 
 /// Gives frame by frame on.
 struct Frames<'a, E> {
-    rows: &'a mut [f32],
+    rows: &'a mut Vec<f32>,
     each: E,
 }
 
 impl<E: FnMut(usize, &[f32])> Sink for Frames<'_, E> {
     #[inline(always)]
-    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]) {
+    fn take<L: Lanes>(&mut self, first: usize, count: usize, powers: &[L], _values: &mut Vec<L>) {
+        self.rows.resize(L::N * powers.len(), 0.0);
         lanes::to_rows(powers, self.rows);
         for (lane, row) in self.rows.chunks_exact(powers.len()).take(count).enumerate() {
             (self.each)(first + lane, row);
@@ -131,29 +133,49 @@ pub(crate) struct Bins<'a> {
     pub(crate) frames: usize,
 }
 
-impl Sink for Bins<'_> {
+impl Bins<'_> {
+    /// Writes the values of `count` frames.
     #[inline(always)]
-    fn take(&mut self, first: usize, count: usize, powers: &[Lanes]) {
+    pub(crate) fn put<L: Lanes>(&mut self, first: usize, count: usize, values: &[L]) {
         let count = count.min(self.frames.saturating_sub(first));
         if count == 0 {
             return;
         }
-        let rows = powers.iter().zip(self.out.chunks_exact_mut(self.frames));
-        if count == LANES {
-            rows.for_each(|(powers, row)| powers.write(&mut row[first..]));
+        let rows = values.iter().zip(self.out.chunks_exact_mut(self.frames));
+        if count == L::N {
+            rows.for_each(|(values, row)| values.write(&mut row[first..]));
         } else {
-            rows.for_each(|(powers, row)| row[first..][..count].copy_from_slice(&powers.0[..count]));
+            rows.for_each(|(values, row)| row[first..][..count].copy_from_slice(&values.values()[..count]));
         }
+    }
+}
+
+impl Sink for Bins<'_> {
+    #[inline(always)]
+    fn take<L: Lanes>(&mut self, first: usize, count: usize, powers: &[L], _values: &mut Vec<L>) {
+        self.put(first, count, powers);
+    }
+}
+
+/// Frames times their window.
+struct Weighted<'a> {
+    tile: &'a Tile,
+    window: &'a [f32],
+}
+
+impl<L: Lanes> Signals<L> for Weighted<'_> {
+    #[inline(always)]
+    fn at(&self, i: usize) -> L {
+        self.tile.at::<L>(i) * self.window[i]
     }
 }
 
 struct Groups<'a, S> {
     spectrogram: &'a Spectrogram,
-    padded: &'a [f32],
+    samples: &'a [f32],
+    edge: &'a mut Vec<f32>,
     frames: usize,
-    frame: &'a mut [Lanes],
     work: &'a mut Work,
-    powers: &'a mut [Lanes],
     sink: S,
 }
 
@@ -161,22 +183,31 @@ impl<S: Sink> Kernel for Groups<'_, S> {
     type Output = ();
 
     #[inline(always)]
-    fn run(mut self) {
+    fn run<L: Lanes>(mut self) {
         let Spectrogram { ref window, ref transform, hop, .. } = *self.spectrogram;
         let SpectrogramOptions { n_fft, power, onesided, .. } = self.spectrogram.options;
-        for first in (0..self.frames).step_by(LANES) {
-            let count = LANES.min(self.frames - first);
-            // Lanes beyond the last frame have that one again.
-            let signals: [&[f32]; LANES] =
-                std::array::from_fn(|lane| &self.padded[(first + lane.min(count - 1)) * hop..][..n_fft]);
-            lanes::from_rows_weighted(signals, window, self.frame);
-            let (frame, powers) = (&*self.frame, &mut *self.powers);
+        let Places { tile, transform: work, powers, values } = L::places(self.work);
+        powers.resize(self.spectrogram.bins(), L::ZERO);
+        let before = self.spectrogram.before();
+        // With a hop beyond the signal's end there is one frame.
+        let hop = hop.min(self.samples.len().saturating_add(2 * before).max(1));
+        let span = tile.shape::<L>(n_fft, hop);
+        for first in (0..self.frames).step_by(L::N) {
+            let begin = first * hop;
+            let within = begin.checked_sub(before).and_then(|begin| self.samples.get(begin..)?.get(..span));
+            if let Some(samples) = within {
+                tile.fill(samples);
+            } else {
+                self.spectrogram.cut(self.samples, begin, span, self.edge);
+                tile.fill(self.edge);
+            }
+            transform.energies(work, &Weighted { tile, window }, powers);
             match power {
-                2.0 => transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = pair.energy()),
-                1.0 => transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = pair.energy().sqrt()),
-                power => {
-                    let raised = |pair: Pair| pair.energy().map(|energy| energy.sqrt().powf(power));
-                    transform.run(self.work, |i| frame[i], |bin, pair| powers[bin] = raised(pair));
+                2.0 => {}
+                1.0 => powers.iter_mut().for_each(|power| *power = power.sqrt()),
+                exponent => {
+                    let raised = |energy: f32| energy.sqrt().powf(exponent);
+                    powers.iter_mut().for_each(|power| *power = power.map(raised));
                 }
             }
             if !onesided {
@@ -185,7 +216,7 @@ impl<S: Sink> Kernel for Groups<'_, S> {
                     powers[bin] = powers[n_fft - bin];
                 }
             }
-            self.sink.take(first, count, powers);
+            self.sink.take(first, L::N.min(self.frames - first), powers, values);
         }
     }
 }
@@ -259,7 +290,6 @@ impl Spectrogram {
         each: impl FnMut(usize, &[f32]),
     ) -> Result<()> {
         let mut rows = std::mem::take(&mut scratch.rows);
-        rows.resize(LANES * self.bins(), 0.0);
         let done = self.groups(samples, scratch, Frames { rows: &mut rows, each });
         scratch.rows = rows;
         done
@@ -271,29 +301,37 @@ impl Spectrogram {
     ///
     /// As [`Spectrogram::each`].
     pub fn apply(&self, samples: &[f32], scratch: &mut Scratch, out: &mut Vec<f32>) -> Result<()> {
-        let frames = self.frames(samples.len());
-        out.clear();
-        out.resize(self.bins() * frames, 0.0);
-        self.groups(samples, scratch, Bins { out, frames })
+        out.resize(self.bins() * self.frames(samples.len()), 0.0);
+        self.fill(samples, scratch, out)
+    }
+
+    /// The same into a slice of that many values, all of which are written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Spectrogram::each`].
+    pub fn fill(&self, samples: &[f32], scratch: &mut Scratch, out: &mut [f32]) -> Result<()> {
+        self.groups(samples, scratch, Bins { out, frames: self.frames(samples.len()) })
     }
 
     /// Gives the powers of each group of frames to `sink`.
     pub(crate) fn groups(&self, samples: &[f32], scratch: &mut Scratch, sink: impl Sink) -> Result<()> {
-        self.pad(samples, &mut scratch.padded)?;
-        let Scratch { padded, frame, work, powers, .. } = scratch;
-        frame.resize(self.options.n_fft, Lanes::ZERO);
-        powers.resize(self.bins(), Lanes::ZERO);
+        self.check(samples.len())?;
+        let Scratch { edge, work, .. } = scratch;
         let frames = self.frames(samples.len());
-        lanes::run(Groups { spectrogram: self, padded, frames, frame, work, powers, sink });
+        lanes::run(Groups { spectrogram: self, samples, edge, frames, work, sink });
         Ok(())
     }
 
-    /// The signal with what lies beyond its ends.
-    fn pad(&self, samples: &[f32], padded: &mut Vec<f32>) -> Result<()> {
+    /// Samples of the first frame before the signal's first.
+    fn before(&self) -> usize {
+        self.options.pad + if self.options.center { self.options.n_fft / 2 } else { 0 }
+    }
+
+    fn check(&self, samples: usize) -> Result<()> {
         let SpectrogramOptions { n_fft, pad, center, pad_mode, .. } = self.options;
-        padded.clear();
         let beyond = if center { n_fft / 2 } else { 0 };
-        let len = samples.len() + 2 * pad;
+        let len = samples + 2 * pad;
         let too_short = match pad_mode {
             _ if !center => len < n_fft,
             PadMode::Reflect => len <= beyond,
@@ -305,22 +343,41 @@ impl Spectrogram {
                 "a spectrogram of {len} samples: too few for n_fft={n_fft} with center={center} and pad_mode={pad_mode:?}"
             )));
         }
-        padded.resize(beyond + pad, 0.0);
-        padded.extend_from_slice(samples);
-        padded.resize(2 * beyond + len, 0.0);
-        let end = beyond + len;
-        for i in 0..beyond {
-            let (before, after) = match pad_mode {
-                PadMode::Reflect => (padded[2 * beyond - i], padded[end - 2 - i]),
-                PadMode::Constant => (0.0, 0.0),
-                PadMode::Replicate => (padded[beyond], padded[end - 1]),
-                PadMode::Circular => (padded[len + i], padded[beyond + i]),
-            };
-            (padded[i], padded[end + i]) = (before, after);
-        }
         Ok(())
     }
+
+    /// Samples `begin..begin + span` of the signal with what lies beyond its ends, or those that there are.
+    fn cut(&self, samples: &[f32], begin: usize, span: usize, edge: &mut Vec<f32>) {
+        let SpectrogramOptions { pad, pad_mode, .. } = self.options;
+        let before = self.before();
+        let (beyond, len) = ((before - pad) as isize, (samples.len() + 2 * pad) as isize);
+        let end = begin.saturating_add(span).min(samples.len() + 2 * before);
+        let outside = |place: usize| {
+            let i = place as isize - beyond;
+            let i = match pad_mode {
+                _ if (0..len).contains(&i) => i,
+                PadMode::Reflect if i < 0 => -i,
+                PadMode::Reflect => 2 * (len - 1) - i,
+                PadMode::Replicate => i.clamp(0, len - 1),
+                PadMode::Circular => i.rem_euclid(len),
+                PadMode::Constant => return 0.0,
+            };
+            usize::try_from(i - pad as isize).ok().and_then(|i| samples.get(i)).copied().unwrap_or(0.0)
+        };
+        edge.clear();
+        edge.extend((begin..end.min(before)).map(outside));
+        let (from, to) = (begin.max(before), end.min(before + samples.len()));
+        edge.extend_from_slice(samples.get(from - before..to.saturating_sub(before)).unwrap_or_default());
+        edge.extend((begin.max(before + samples.len())..end).map(outside));
+        // Whole rounds are turned around quickly; of long ones there is one at most.
+        if span <= SHORT {
+            edge.resize(span, 0.0);
+        }
+    }
 }
+
+/// Samples up to which what lies beyond a signal's end is filled up.
+const SHORT: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //! Supervision*, 2022; `whisper.audio.log_mel_spectrogram`).
 
 use crate::{
-    FilterBank, MelScale, MelSpectrogram, Result, Scratch, Spectrogram, SpectrogramOptions, lanes, logarithm,
+    FilterBank, MelScale, MelSpectrogram, Result, Scratch, Spectrogram, SpectrogramOptions, logarithm,
 };
 
 /// Hz of what goes in.
@@ -51,9 +51,18 @@ impl WhisperLogMel {
     ///
     /// For fewer than 201 samples.
     pub fn apply(&self, samples: &[f32], scratch: &mut Scratch, out: &mut Vec<f32>) -> Result<()> {
-        self.mel.apply_to(samples, self.frames(samples.len()), scratch, out)?;
-        logarithm::each(out, |value| logarithm::log10(value.max(1e-10)));
-        let least = lanes::greatest(out) - RANGE;
+        out.resize(self.mel.filters() * self.frames(samples.len()), 0.0);
+        self.fill(samples, scratch, out)
+    }
+
+    /// The same into a slice of that many values, all of which are written.
+    ///
+    /// # Errors
+    ///
+    /// For fewer than 201 samples.
+    pub fn fill(&self, samples: &[f32], scratch: &mut Scratch, out: &mut [f32]) -> Result<()> {
+        let log = |value: f32| logarithm::log10(value.max(1e-10));
+        let least = self.mel.fill_mapped(samples, self.frames(samples.len()), scratch, out, log)? - RANGE;
         logarithm::each(out, |value| (value.max(least) + 4.0) / 4.0);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Filter bank energies. Frames go through all steps eight at a time, one in each lane.
+//! Filter bank energies. Several frames go through all steps at a time, one in each lane.
 
 use super::{
     KaldiOptions,
@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Error, FilterBank, Result,
     fft::{Transform, Work},
-    lanes::{self, Kernel, LANES, Lanes},
+    lanes::{self, Kernel, Lanes},
     logarithm,
 };
 
@@ -217,13 +217,13 @@ impl KaldiFbank {
     }
 }
 
-/// What is made of eight frames' filters.
+/// What is made of several frames' filters.
 pub(super) trait Finish {
     /// Values of a frame.
     fn columns(&self, fbank: &KaldiFbank) -> usize;
 
     /// Replaces what the filters let through by the frames' values. `energy` is the logarithm of the frames' energies.
-    fn finish(&self, energy: Lanes, values: &mut Vec<Lanes>);
+    fn finish<L: Lanes>(&self, energy: L, values: &mut Vec<L>);
 }
 
 struct LogOrNot<'a>(&'a KaldiOptions);
@@ -234,7 +234,7 @@ impl Finish for LogOrNot<'_> {
     }
 
     #[inline(always)]
-    fn finish(&self, energy: Lanes, values: &mut Vec<Lanes>) {
+    fn finish<L: Lanes>(&self, energy: L, values: &mut Vec<L>) {
         if self.0.use_log_fbank {
             values.iter_mut().for_each(|value| *value = log(*value));
         }
@@ -248,8 +248,8 @@ impl Finish for LogOrNot<'_> {
 
 /// The logarithm, cut off below.
 #[inline(always)]
-pub(super) fn log(energy: Lanes) -> Lanes {
-    energy.max(Lanes::splat(EPSILON)).map(logarithm::ln)
+pub(super) fn log<L: Lanes>(energy: L) -> L {
+    energy.max(L::splat(EPSILON)).map(logarithm::ln)
 }
 
 struct Groups<'a, 'd, F> {
@@ -264,23 +264,22 @@ impl<F: Finish> Kernel for Groups<'_, '_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(mut self) {
+    fn run<L: Lanes>(mut self) {
         let KaldiFbank { ref options, shift, ref window, padded, ref bank, ref transform } = *self.fbank;
         let (size, columns) = (window.len(), self.finish.columns(self.fbank));
         let frames = self.out.len() / columns;
         let floor = if options.energy_floor == 0.0 { f32::NEG_INFINITY } else { options.energy_floor.ln() };
-        let log_energy =
-            |frame: &[Lanes]| log(lanes::sum(frame, |sample| sample * sample)).max(Lanes::splat(floor));
-        let mut cut = vec![0.0; LANES * size];
-        let mut frame = vec![Lanes::ZERO; size];
-        let mut weighted = vec![Lanes::ZERO; padded];
-        let mut powers = vec![Lanes::ZERO; padded / 2 + 1];
+        let log_energy = |frame: &[L]| log(lanes::sum(frame, |sample| sample * sample)).max(L::splat(floor));
+        let mut cut = vec![0.0; L::N * size];
+        let mut frame = vec![L::ZERO; size];
+        let mut weighted = vec![L::ZERO; padded];
+        let mut powers = vec![L::ZERO; padded / 2 + 1];
         let mut values = Vec::with_capacity(columns + 1);
-        let mut rows = vec![0.0; LANES * columns];
+        let mut rows = vec![0.0; L::N * columns];
         let mut work = Work::default();
         let is_cut = !options.snip_edges || self.dither.is_some();
-        for first in (0..frames).step_by(LANES) {
-            let count = LANES.min(frames - first);
+        for first in (0..frames).step_by(L::N) {
+            let count = L::N.min(frames - first);
             // Lanes beyond the last frame have that one again.
             if is_cut {
                 for (lane, row) in cut.chunks_exact_mut(size).take(count).enumerate() {
@@ -290,16 +289,16 @@ impl<F: Finish> Kernel for Groups<'_, '_, F> {
                     }
                 }
                 let row = |lane: usize| &cut[lane.min(count - 1) * size..][..size];
-                lanes::from_rows(std::array::from_fn(row), &mut frame);
+                lanes::from_rows((0..L::N).map(row), &mut frame);
             } else {
                 let row = |lane: usize| &self.samples[(first + lane.min(count - 1)) * shift..][..size];
-                lanes::from_rows(std::array::from_fn(row), &mut frame);
+                lanes::from_rows((0..L::N).map(row), &mut frame);
             }
             if options.remove_dc_offset {
                 let mean = lanes::sum(&frame, |sample| sample).map(|sum| sum / size as f32);
                 frame.iter_mut().for_each(|sample| *sample = *sample - mean);
             }
-            let raw = if options.use_energy && options.raw_energy { log_energy(&frame) } else { Lanes::ZERO };
+            let raw = if options.use_energy && options.raw_energy { log_energy(&frame) } else { L::ZERO };
             let share = options.preemphasis_coefficient;
             let mut before = frame[0];
             for ((place, sample), weight) in weighted.iter_mut().zip(&frame).zip(window) {
@@ -308,18 +307,15 @@ impl<F: Finish> Kernel for Groups<'_, '_, F> {
             }
             let energy =
                 if options.use_energy && !options.raw_energy { log_energy(&weighted[..size]) } else { raw };
+            transform.energies(&mut work, &weighted[..], &mut powers);
             // The transform gives twice the spectrum.
             if options.use_power {
-                transform.run(&mut work, |i| weighted[i], |bin, pair| powers[bin] = pair.energy() * 0.25);
+                powers.iter_mut().for_each(|power| *power = *power * 0.25);
             } else {
-                transform.run(
-                    &mut work,
-                    |i| weighted[i],
-                    |bin, pair| powers[bin] = pair.energy().sqrt() * 0.5,
-                );
+                powers.iter_mut().for_each(|power| *power = power.sqrt() * 0.5);
             }
             values.clear();
-            values.resize(bank.filters(), Lanes::ZERO);
+            values.resize(bank.filters(), L::ZERO);
             bank.apply_lanes(&powers, &mut values);
             self.finish.finish(energy, &mut values);
             lanes::to_rows(&values, &mut rows);

@@ -79,7 +79,7 @@ impl Finish for Cepstra<'_> {
     }
 
     #[inline(always)]
-    fn finish(&self, energy: Lanes, values: &mut Vec<Lanes>) {
+    fn finish<L: Lanes>(&self, energy: L, values: &mut Vec<L>) {
         let KaldiMfcc { bank, cosine, lifter } = self.0;
         let filters = values.len();
         values.iter_mut().for_each(|value| *value = log(*value));

@@ -2,7 +2,7 @@
 //!
 //! Sizes that a file or the parameters ask for are checked against the limits and reserved before there is memory for them.
 
-use wellfed_audio::{Head, Segment};
+use wellfed_audio::{Head, Opened, Segment};
 
 use crate::{
     Error, ErrorKind, Limits, Result,
@@ -55,7 +55,8 @@ impl SoundMaker<'_> {
 
     fn decode(&self, bytes: &[u8], span: Option<Span>, sound: &mut Sound) -> Result<()> {
         let limits = audio_limits(self.limits);
-        let head = Head::parse(bytes, &limits).map_err(undecodable)?;
+        let opened = Opened::open(bytes, &limits).map_err(undecodable)?;
+        let head = opened.head().clone();
         let segment = self.segment(&head, span)?;
         let left = head.frames.map(|frames| frames.saturating_sub(segment.offset));
         let expected = match (segment.frames, left) {
@@ -69,10 +70,14 @@ impl SoundMaker<'_> {
             // As the decoder gives them, and as they stand side by side.
             self.reserve(2 * F32 * values, sound)?;
         }
-        let waveform = wellfed_audio::decode(bytes, segment, &limits).map_err(undecodable)?;
-        let (channels, frames) = (waveform.channels.len(), waveform.frames());
-        self.reserve(2 * F32 * (channels * frames) as u64, sound)?;
-        match <[Vec<f32>; 1]>::try_from(waveform.channels) {
+        // Most sounds have one channel: it is decoded to where it stays.
+        let mut channels = vec![std::mem::take(&mut sound.values)];
+        opened.decode(segment, &limits, &mut channels).map_err(undecodable)?;
+        let (count, frames) = (channels.len(), channels.first().map_or(0, Vec::len));
+        if expected.is_none() {
+            self.reserve(2 * F32 * (count * frames) as u64, sound)?;
+        }
+        match <[Vec<f32>; 1]>::try_from(channels) {
             Ok([only]) => sound.values = only,
             Err(channels) => {
                 sound.values.clear();
@@ -80,9 +85,9 @@ impl SoundMaker<'_> {
             }
         }
         sound.shape = SoundShape {
-            channels: Some(channels),
+            channels: Some(count),
             frames: Some(frames),
-            rate: Some(waveform.sample_rate),
+            rate: Some(head.sample_rate),
             ..SoundShape::file()
         };
         Ok(())

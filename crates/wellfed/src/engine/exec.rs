@@ -910,7 +910,11 @@ impl LeafExecutor {
         let sides: Vec<usize> = sound.shape.sides().into_iter().map(|side| side.unwrap_or(0)).collect();
         if let ColumnKind::Varying { .. } = &self.program.columns[field].kind {
             let shape = self.shape(field, sides, memory.len())?;
-            slot.pieces(field).copy(&shape, memory)?;
+            let written = memory.len();
+            // Without a copy: the memory of an earlier piece takes its place.
+            slot.pieces(field).swap(&shape, memory)?;
+            probe.lap(Phase::Write, written);
+            return Ok(());
         } else {
             let out = slot.array(field);
             if memory.len() != out.len() {

@@ -141,13 +141,13 @@ impl AudioOperation for LFCC {
         let spectrogram = self.speckwargs.stft().make()?;
         let f_max = self.f_max.unwrap_or(f64::from(self.sample_rate / 2));
         let bank = FilterBank::linear(spectrogram.bins(), self.f_min, f_max, self.n_filter, self.sample_rate);
-        let filtered = Filtered { sample_rate: self.sample_rate, spectrogram, bank: bank.map_err(refused)? };
+        let filtered = Filtered::new(self.sample_rate, spectrogram, bank.map_err(refused)?)?;
         cepstra(filtered, self.n_lfcc, self.norm, self.log_lf)
     }
 }
 
 fn cepstra(filtered: Filtered, count: usize, norm: Option<Norm>, log: bool) -> Result<Arc<dyn AudioKernel>> {
-    let cosine = Cosine::new(count, filtered.bank.filters(), norm.is_some()).map_err(refused)?;
+    let cosine = Cosine::new(count, filtered.filters(), norm.is_some()).map_err(refused)?;
     Ok(Arc::new(Cepstra { filtered, cosine, count, log }))
 }
 
@@ -173,7 +173,7 @@ impl AudioKernel for Cepstra {
             // The greatest value is that of all channels.
             AmplitudeToDb { stype: Scale::Power, top_db: Some(TOP_DB) }.apply(&mut sound.values);
         }
-        let (bins, frames) = (self.filtered.bank.filters(), shape.frames.unwrap_or(0));
+        let (bins, frames) = (self.filtered.filters(), shape.frames.unwrap_or(0));
         let mut column = vec![0.0; bins];
         sound.replace(shape, |spectrum, _, out| {
             let start = out.len();

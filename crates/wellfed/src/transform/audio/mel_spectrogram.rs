@@ -129,16 +129,31 @@ impl MelSpectrogram {
             self.norm.is_some(),
             scale,
         );
-        Ok(Filtered { sample_rate: self.sample_rate, spectrogram, bank: bank.map_err(refused)? })
+        Filtered::new(self.sample_rate, spectrogram, bank.map_err(refused)?)
     }
 }
 
 /// A spectrum whose bins go through filters.
 #[derive(Debug)]
 pub(super) struct Filtered {
-    pub(super) sample_rate: u32,
-    pub(super) spectrogram: wellfed_audio::Spectrogram,
-    pub(super) bank: FilterBank,
+    sample_rate: u32,
+    spectrum: wellfed_audio::MelSpectrogram,
+}
+
+impl Filtered {
+    pub(super) fn new(
+        sample_rate: u32,
+        spectrogram: wellfed_audio::Spectrogram,
+        bank: FilterBank,
+    ) -> Result<Self> {
+        let spectrum = wellfed_audio::MelSpectrogram::new(spectrogram, bank).map_err(refused)?;
+        Ok(Self { sample_rate, spectrum })
+    }
+
+    /// Values of a frame.
+    pub(super) fn filters(&self) -> usize {
+        self.spectrum.filters()
+    }
 }
 
 impl AudioOperation for MelSpectrogram {
@@ -150,23 +165,13 @@ impl AudioOperation for MelSpectrogram {
 impl AudioKernel for Filtered {
     fn becomes(&self, shape: SoundShape) -> Result<SoundShape> {
         let shape = shape.waveform()?.at_rate(self.sample_rate)?;
-        let frames = shape.frames.map(|samples| self.spectrogram.frames(samples));
-        Ok(SoundShape { bins: Some(self.bank.filters()), frames, ..shape })
+        let frames = shape.frames.map(|samples| self.spectrum.frames(samples));
+        Ok(SoundShape { bins: Some(self.filters()), frames, ..shape })
     }
 
     fn run(&self, sound: &mut Sound, _rng: &mut Rng) -> Result<()> {
         let shape = self.becomes(sound.shape)?;
-        let (bins, frames) = (self.bank.filters(), shape.frames.unwrap_or(0));
-        sound.replace(shape, |samples, places, out| {
-            let start = out.len();
-            out.resize(start + bins * frames, 0.0);
-            let out = &mut out[start..];
-            self.spectrogram.each(samples, places.scratch, |frame, powers| {
-                for (bin, value) in self.bank.apply(powers).enumerate() {
-                    out[bin * frames + frame] = value;
-                }
-            })
-        })
+        sound.rewrite(shape, |samples, scratch, out| self.spectrum.fill(samples, scratch, out))
     }
 }
 
@@ -183,7 +188,8 @@ mod tests {
         assert_eq!(made.shape.sides(), [Some(1), Some(20), Some(9)]);
         let whole = run(&super::super::Spectrogram::default(), sound(&[&noise], 16_000)).unwrap();
         let frame: Vec<f32> = (0..201).map(|bin| whole.values[bin * 9 + 3]).collect();
-        let expected: Vec<f32> = mel.make().unwrap().bank.apply(&frame).collect();
+        let bank = FilterBank::mel(201, 0.0, 8_000.0, 20, 16_000, false, MelScale::Htk).unwrap();
+        let expected: Vec<f32> = bank.apply(&frame).collect();
         assert_eq!((0..20).map(|bin| made.values[bin * 9 + 3]).collect::<Vec<_>>(), expected);
     }
 

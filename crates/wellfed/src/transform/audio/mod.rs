@@ -167,13 +167,36 @@ impl Sound {
         self.spare.clear();
         let wanted = shape.values().unwrap_or(0);
         self.spare.try_reserve(wanted).map_err(|_| Error::memory(4 * wanted, "a sound"))?;
-        let mut places = Places { padded: &mut self.padded, scratch: &mut self.scratch };
+        let mut places = Places { padded: &mut self.padded };
         for channel in 0..self.shape.channels.unwrap_or(0) {
             each(&self.values[channel * len..][..len], &mut places, &mut self.spare).map_err(impossible)?;
         }
         if Some(self.spare.len()) != shape.values() {
             let what = format!("a sound of {:?} became {} values", shape.sides(), self.spare.len());
             return Err(Error::new(ErrorKind::Internal, what));
+        }
+        std::mem::swap(&mut self.values, &mut self.spare);
+        self.shape = shape;
+        Ok(())
+    }
+
+    /// Makes every channel anew: `each` writes all of what becomes of one, of the values of `shape`.
+    fn rewrite(
+        &mut self,
+        shape: SoundShape,
+        mut each: impl FnMut(&[f32], &mut wellfed_audio::Scratch, &mut [f32]) -> wellfed_audio::Result<()>,
+    ) -> Result<()> {
+        let channels = self.channels();
+        let (len, wanted) =
+            (self.values.len().checked_div(channels).unwrap_or(0), shape.values().unwrap_or(0));
+        let more = wanted.saturating_sub(self.spare.len());
+        self.spare.try_reserve(more).map_err(|_| Error::memory(4 * wanted, "a sound"))?;
+        // What is left of an earlier sound is written over: it need not be zeroed.
+        self.spare.resize(wanted, 0.0);
+        let row = wanted.checked_div(channels).unwrap_or(0);
+        for channel in 0..channels {
+            let out = &mut self.spare[channel * row..][..row];
+            each(&self.values[channel * len..][..len], &mut self.scratch, out).map_err(impossible)?;
         }
         std::mem::swap(&mut self.values, &mut self.spare);
         self.shape = shape;
@@ -214,7 +237,6 @@ impl Sound {
 /// Places that a kernel works in.
 struct Places<'a> {
     padded: &'a mut Vec<f32>,
-    scratch: &'a mut wellfed_audio::Scratch,
 }
 
 /// What a transform of sounds can say besides being an [`super::Operation`].

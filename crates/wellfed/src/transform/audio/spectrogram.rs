@@ -216,17 +216,7 @@ impl AudioKernel for Spectra {
 
     fn run(&self, sound: &mut Sound, _rng: &mut Rng) -> Result<()> {
         let shape = self.becomes(sound.shape)?;
-        let (bins, frames) = (self.0.bins(), shape.frames.unwrap_or(0));
-        sound.replace(shape, |samples, places, out| {
-            let start = out.len();
-            out.resize(start + bins * frames, 0.0);
-            let out = &mut out[start..];
-            self.0.each(samples, places.scratch, |frame, powers| {
-                for (bin, power) in powers.iter().enumerate() {
-                    out[bin * frames + frame] = *power;
-                }
-            })
-        })
+        sound.rewrite(shape, |samples, scratch, out| self.0.fill(samples, scratch, out))
     }
 }
 

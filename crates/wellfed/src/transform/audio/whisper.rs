@@ -50,16 +50,7 @@ impl AudioKernel for LogMel {
 
     fn run(&self, sound: &mut Sound, _rng: &mut Rng) -> Result<()> {
         let shape = self.becomes(sound.shape)?;
-        sound.replace(shape, |samples, places, out| {
-            if out.is_empty() {
-                return self.transform.apply(samples, places.scratch, out);
-            }
-            // It fills what it is given from the start on.
-            let mut other = Vec::new();
-            self.transform.apply(samples, places.scratch, &mut other)?;
-            out.extend_from_slice(&other);
-            Ok(())
-        })
+        sound.rewrite(shape, |samples, scratch, out| self.transform.fill(samples, scratch, out))
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Of each the least of many runs, in milliseconds: 30 seconds of noise at 16 kHz, and files that are decoded whole.
 
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+
 use std::{hint::black_box, time::Instant};
 
 use wellfed_audio::{

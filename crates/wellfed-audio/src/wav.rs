@@ -87,7 +87,8 @@ impl<'b> Wav<'b> {
             sample_rate,
             channels: u32::from(channels),
             frames: Some((len / frame) as u64),
-            bits_per_sample: Some(u32::from(bits)),
+            // As the library has it, which knows no bits of numbers with a fraction.
+            bits_per_sample: (kind != Kind::F32).then(|| u32::from(bits)),
         };
         Some((head, Self { kind, channels: usize::from(channels), data }))
     }

@@ -99,7 +99,7 @@ fn detect(store: &dyn Store, path: &str) -> Result<(&'static str, SourceSpec)> {
     let table = |format: TableFormat, url: String| {
         let tabs = format == TableFormat::Csv && is_tsv(&secrets::shown(&url));
         let csv = tabs.then(|| CsvSpec { delimiter: '\t', ..CsvSpec::default() });
-        (format.name(), SourceSpec::Table(TableSpec { csv, ..TableSpec::new(format, url) }))
+        (format.name(), SourceSpec::Table(Box::new(TableSpec { csv, ..TableSpec::new(format, url) })))
     };
     if !store.is_folder(path) {
         if let Some(format) = table_format(&secrets::shown(path)) {

@@ -10,12 +10,15 @@ use crate::{enter, error::to_python};
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct Sound(Waveform);
 
+/// Codec, sample rate, channels, frames, bits of a sample.
+type About = (&'static str, u32, u32, Option<u64>, Option<u32>);
+
 #[pymethods]
 impl Sound {
     /// What the file in `data` says of itself: codec, sample rate in Hz, channels, frames and bits of a sample, the last two as far as it
     /// says them. None for bytes that are no sound.
     #[staticmethod]
-    fn head(data: &[u8]) -> Option<(&'static str, u32, u32, Option<u64>, Option<u32>)> {
+    fn head(data: &[u8]) -> Option<About> {
         // Not through the gateway: the head takes less time than to let go of the interpreter.
         let head = Head::parse(data, &Limits::default()).ok()?;
         Some((head.codec, head.sample_rate, head.channels, head.frames, head.bits_per_sample))

@@ -594,7 +594,7 @@ impl Source for Table {
     }
 
     fn spec(&self) -> SourceSpec {
-        SourceSpec::Table(self.spec.clone())
+        SourceSpec::Table(Box::new(self.spec.clone()))
     }
 
     fn stacked(&self, stack: &Stack) -> Option<Result<Arc<dyn Source>>> {

@@ -230,7 +230,7 @@ fn all_types_come_back_from_all_formats() {
         assert_eq!(sizes.samples, 40, "{name}: {sizes:?}");
         assert!(sizes.largest > 0 && sizes.all >= sizes.largest, "{name}: {sizes:?}");
         let again = open_spec(match source.spec() {
-            wellfed::source::SourceSpec::Table(spec) => spec,
+            wellfed::source::SourceSpec::Table(spec) => *spec,
             other => panic!("{other:?}"),
         });
         assert_eq!(again.unwrap().fingerprint(), source.fingerprint());

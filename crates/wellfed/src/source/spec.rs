@@ -50,7 +50,7 @@ pub enum SourceSpec {
     /// Detection in the layout of COCO.
     CocoDetection(CocoDetectionSpec),
     /// Rows of tables.
-    Table(TableSpec),
+    Table(Box<TableSpec>),
     /// Data sets in HDF5 files.
     Hdf5(Hdf5Spec),
     /// Arrays in files.
@@ -78,22 +78,23 @@ impl SourceSpec {
     /// Keeps all secrets in URLs in this process instead: see [`secrets`].
     pub fn seal(&mut self) {
         let seal = |url: &mut String| *url = secrets::seal(url);
+        let seal_all = |urls: &mut Vec<String>| {
+            for url in urls {
+                *url = url.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
+            }
+        };
         match self {
             Self::ImageFolder(spec) | Self::AudioFolder(spec) => seal(&mut spec.root),
             Self::Webdataset(WebDatasetSpec { urls, .. })
             | Self::Tfrecord(TfRecordSpec { urls, .. })
-            | Self::Table(TableSpec { urls, .. })
             | Self::Hdf5(Hdf5Spec { urls, .. })
             | Self::Jsonl(JsonLinesSpec { urls, .. })
             | Self::ArrayFiles(ArrayFilesSpec { urls, .. })
             | Self::Mds(MdsSpec { urls, .. })
             | Self::Beton(BetonSpec { urls, .. })
             | Self::Litdata(LitDataSpec { urls, .. })
-            | Self::Lmdb(LmdbSpec { urls, .. }) => {
-                urls.iter_mut().for_each(|urls| {
-                    *urls = urls.split("::").map(secrets::seal).collect::<Vec<_>>().join("::");
-                });
-            }
+            | Self::Lmdb(LmdbSpec { urls, .. }) => seal_all(urls),
+            Self::Table(spec) => seal_all(&mut spec.urls),
             Self::Cifar10(spec) => seal(&mut spec.root),
             Self::Cifar100(spec) => seal(&mut spec.root),
             Self::Mnist(spec) => seal(&mut spec.root),
@@ -123,7 +124,7 @@ impl SourceSpec {
             Self::Cifar10(spec) => Arc::new(Cifar::open_10(&store, spec)?),
             Self::Cifar100(spec) => Arc::new(Cifar::open_100(&store, spec)?),
             Self::Mnist(spec) => Arc::new(Mnist::open(&store, spec)?),
-            Self::Table(spec) => tables::open(store, spec)?,
+            Self::Table(spec) => tables::open(store, *spec)?,
             Self::Hdf5(spec) => hdf5::open(store, spec)?,
             Self::ArrayFiles(spec) => Arc::new(ArrayFiles::open(store, spec)?),
             Self::Mds(spec) => Arc::new(Mds::open(store, spec)?),

@@ -115,7 +115,7 @@ impl Form for TableForm {
 
 /// Reads a file again.
 pub(super) fn reader(store: Arc<LocalStore>, path: &str) -> Result<Arc<dyn Source>> {
-    SourceSpec::Table(TableSpec::new(TableFormat::Parquet, path)).open(store)
+    SourceSpec::Table(Box::new(TableSpec::new(TableFormat::Parquet, path))).open(store)
 }
 
 /// A file that is being written.

@@ -5,9 +5,9 @@ DataLoader.
 
 Files of 8 kHz are read, resampled to 16 kHz, made mel spectrograms of 80 bins, in decibels, and padded to batches of
 64. They are generated: `digits` are WAV files of 0.2 to 0.9 seconds, as those of spoken digits, `wav` and `flac` have 1
-to 16 seconds; with ``--speech`` the WAV files of a folder come besides. `mp3` are segments of 10 seconds out of files of
-3 minutes at 44.1 kHz in stereo, of which the mean of both channels is taken. torch runs with 0, 1, 2 and as many workers
-as cores, its operations with one thread in each; what is compared is the fastest. Needs torch, torchaudio and
+to 16 seconds; with ``--speech`` the WAV files of a folder come besides. `mp3` are segments of 10 seconds out of files
+of 3 minutes at 44.1 kHz in stereo, of which the mean of both channels is taken. torch runs with 0, 1, 2 and as many
+workers as cores, its operations with one thread in each; what is compared is the fastest. Needs torch, torchaudio and
 soundfile. Before the clock both must give the same values.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from truth import Asked, Score, places, score
+from truth import Asked, Score, places, score, stated
 
 QUIET_MACHINE = 0.2
 """Cores that others may use while truth is measured."""
@@ -51,12 +51,13 @@ def said(result: dict[str, Any], which: str = "verdict") -> str:
     verdict = (result.get("report") or {}).get(which) or {}
     if not verdict:
         return "nothing"
-    gain, fix = verdict.get("gain"), verdict.get("fix") or {}
+    fix = verdict.get("fix") or {}
     text = str(verdict["id"])
     if (how := replace(asked(result), verdict=verdict).advice) != verdict["id"]:
         text += f" [{how}]"
-    if gain:
-        text += f" {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})"
+    if gain := stated(verdict):
+        tried = " tried" if gain is verdict.get("measured") else ""
+        text += f"{tried} {gain['factor']:.2f} ({gain['low']:.2f}-{gain['high']:.2f})"
     if place := fix.get("place"):
         at = places(verdict)
         slots = [slot for slot, lines in result["lines"].items() if at & set(lines)]

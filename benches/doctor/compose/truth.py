@@ -276,6 +276,13 @@ def pasted(source: str, verdict: dict[str, Any]) -> str | None:
     return "\n".join([*lines[:begin], *change.splitlines(), *lines[begin + len(old) :]]) + "\n"
 
 
+def stated(verdict: dict[str, Any]) -> dict[str, float] | None:
+    """What the report says that the fix gains: as a trial measured it, where there was one; else as promised."""
+    measured: dict[str, float] = verdict.get("measured") or {}
+    # Reports of before have no interval of what was measured.
+    return measured if "low" in measured else verdict.get("gain")
+
+
 def score(asked: Asked) -> Score:
     """Scores one."""
     verdict = asked.verdict
@@ -283,8 +290,7 @@ def score(asked: Asked) -> Score:
     names = named(asked)
     if asked.named is not None:
         gains[AS_ADVISED] = asked.named
-    # What the report states: as a trial measured it, where there was one.
-    gain = (verdict.get("measured") or verdict.get("gain")) if verdict.get("id") not in FINE else None
+    gain = stated(verdict) if verdict.get("id") not in FINE else None
     promised = gain["factor"] if gain else None
     # What is printed was run as it is, if it is more than a comment. Else, of several candidates that one piece of
     # advice stands for, the one that gains most is what it comes to.

@@ -288,6 +288,7 @@ fn inspect_json_has_stable_keys_and_all_reasons() {
             "height",
             "path",
             "samples",
+            "sounds",
             "suggestions",
             "turned",
             "version",

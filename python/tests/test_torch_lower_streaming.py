@@ -1,4 +1,7 @@
-"""Data sets over shards of MosaicML's Streaming and of LitData: samples, order and batches are the library's."""
+"""Data sets over shards of MosaicML's Streaming and of LitData: samples, order and batches are the library's.
+
+One file for both, and so a long one: they share the data, the comparison with the library and the cases of states.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ pub trait Source: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Where the durations of sounds are kept once they are found out ([`durations`]). `None`: the source has no sounds, or cannot
+    /// Where the durations of sounds are kept once they are found out ([`durations()`]). `None`: the source has no sounds, or cannot
     /// look at one of them without much else.
     fn kept_durations(&self) -> Option<&KeptDurations> {
         None

@@ -56,7 +56,7 @@ def test_parts_of_files_with_labels_and_texts(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "a.wav", whole)
     ds = wf.audio_files(
         [path, path, path],
-        labels=[3, 4, 5],
+        labels=(3, 4, 5),
         offsets=[0, 0.1, 0.25],
         durations=[0.05, float("nan"), 9],
         texts=["one", "zwölf", ""],

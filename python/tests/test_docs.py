@@ -67,6 +67,8 @@ def test_the_guides_have_code() -> None:
 
 EXAMPLES = {
     "train.py": (["data/train", "--epochs", "2", "--size", "32", "--batch-size", "8"], "epoch 1"),
+    # Six words by chance would be 17 %.
+    "speech.py": (["--generated", "--epochs", "10"], r"wellfed: accuracy ([7-9]\d|100)\.\d%"),
 }
 """Arguments of the scripts, and what they print."""
 

@@ -29,16 +29,15 @@ def audio_folder(
 ) -> Dataset:
     """Sounds in folders. Samples are (audio, label), sorted as `image_folder` sorts them.
 
-    WAV, FLAC, MP3, Ogg Vorbis, AAC and AIFF files are decoded to what ``torchaudio.load`` gives: float32
+    WAV, FLAC, MP3, Ogg Vorbis, Opus, AAC and AIFF files are decoded to what ``torchaudio.load`` gives: float32
     ``[channels, frames]``, values of integers divided by the half of their range, at the rate of the file.
 
     Args:
         root: A folder with one folder per class: a path or URL, as of `image_folder`. Or a pattern such as
             ``speech/**/*.flac``, which gives sounds without labels.
         labels: ``"folders"``; or None for sounds without labels, from ``root`` and all folders below it.
-        extensions: Ends of names to take, such as ``[".wav"]``, or one. None: wav, wave, flac, mp3, ogg, oga, m4a,
-            mp4, aac,
-            aif and aiff; any, with a pattern.
+        extensions: Ends of names to take, such as ``[".wav"]``, or one. None: wav, wave, flac, mp3, ogg, oga, opus,
+            m4a, mp4, aac, aif and aiff; any, with a pattern.
         allow_empty: Accept classes without sounds.
         storage_options: As of `image_folder`.
 

@@ -346,7 +346,7 @@ def _whole_numbers(values: Any) -> list[tuple[npt.NDArray[Any], str]]:
     """An int64 array, or nothing for None."""
     if values is None:
         return []
-    array, dtype = as_array(values)
+    array, dtype = as_array(list(values) if isinstance(values, tuple) else values)
     if not len(array):
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu" or array.ndim != 1:
@@ -369,8 +369,8 @@ def webdataset(
     Shards are indexed once, in parallel, so that access is random and the order is shuffled globally. The directory of
     a zip archive is its index; its files, stored or deflated, are checked by their CRC-32.
 
-    Images (jpg, png and others) and sounds (wav, flac, mp3, ogg, oga, m4a, aac, aif, aiff) are decoded, as those of
-    `image_folder` and `audio_folder`.
+    Images (jpg, png and others) and sounds (wav, flac, mp3, ogg, oga, opus, m4a, aac, aif, aiff) are decoded, as those
+    of `image_folder` and `audio_folder`.
 
     Args:
         urls: Shards: paths or URLs with braces (``train-{0000..0099}.tar``) or stars.

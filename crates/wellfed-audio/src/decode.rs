@@ -6,11 +6,15 @@
 use std::{
     io::Cursor,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::LazyLock,
 };
 
 use symphonia::core::{
     audio::sample::SampleFormat,
-    codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions, CODEC_ID_NULL_AUDIO},
+    codecs::{
+        audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions, CODEC_ID_NULL_AUDIO},
+        registry::CodecRegistry,
+    },
     errors::Error as Symphonia,
     formats::{FormatOptions, FormatReader, SeekMode, SeekTo, Track, TrackType, probe::Hint},
     io::MediaSourceStream,
@@ -19,7 +23,11 @@ use symphonia::core::{
     units::Timestamp,
 };
 
-use crate::{Error, ErrorKind, Limits, Result, wav::Wav};
+use crate::{
+    Error, ErrorKind, Limits, Result, edit_list,
+    opus::{self, Opus},
+    wav::Wav,
+};
 
 /// What an audio file says of itself before its samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,10 +104,12 @@ impl Waveform {
 
 /// Frames before a segment from which on codecs are decoded that keep a state: the overlap of their windows, and for MP3 the bits
 /// that frames lend to later ones.
-const WARM_UP: u64 = 12 * 1152;
+fn warm_up(head: &Head) -> u64 {
+    if head.codec == "opus" { opus::WARM_UP } else { 12 * 1152 }
+}
 
-/// Segments that begin this early are decoded from the start, which is no slower than seeking.
-const NEAR: u64 = 2 * WARM_UP;
+/// Frames of a packet of AAC.
+const AAC_PACKET: u64 = 1024;
 
 /// Decodes a segment.
 ///
@@ -205,7 +215,10 @@ fn decode_segment<'b>(
         limits.check_samples(frames, head.channels)?;
     }
     // Where a sound cannot seek, or not there, it is decoded from its start.
-    let begin = if segment.offset >= NEAR { packets.seek(head, segment.offset - WARM_UP) } else { Some(0) };
+    let warm_up = warm_up(head);
+    // Segments that begin early are decoded from the start, which is no slower.
+    let far = segment.offset.checked_sub(warm_up).filter(|before| *before >= warm_up);
+    let begin = far.map_or(Some(0), |before| packets.seek(head, before));
     let begin = match begin {
         Some(begin) => begin,
         None => {
@@ -216,10 +229,11 @@ fn decode_segment<'b>(
     // A frame of a format with an exact length has at least a byte; others grow.
     let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
     channels.iter_mut().for_each(|channel| channel.reserve(room));
+    let offset = segment.offset.saturating_add(packets.before);
     let mut reading = Reading {
         at: begin,
-        begin: segment.offset,
-        end: segment.frames.map_or(u64::MAX, |frames| segment.offset.saturating_add(frames)),
+        begin: offset,
+        end: segment.frames.map_or(u64::MAX, |frames| offset.saturating_add(frames)),
         channels,
     };
     packets.read(head, &mut reading, limits)?;
@@ -238,7 +252,7 @@ fn decode_segment<'b>(
     Ok(())
 }
 
-/// What has been decoded so far.
+/// What has been decoded so far. Frames are counted from the first that is decoded.
 #[derive(Debug)]
 struct Reading<'c> {
     /// The frame that comes next.
@@ -254,8 +268,10 @@ struct Packets<'b> {
     format: Box<dyn FormatReader + 'b>,
     decoder: Box<dyn AudioDecoder>,
     track: u32,
-    /// Timestamp of the first frame that is heard.
+    /// Timestamp of the first frame that is decoded.
     start: i64,
+    /// Frames that are decoded before the first that is heard: what the decoder needs, and what it does not take away itself.
+    before: u64,
     /// Whether timestamps count frames.
     by_frames: bool,
     /// Whether the head's number of frames is what there must be.
@@ -272,38 +288,51 @@ impl<'b> Packets<'b> {
             .first_track_known_codec(TrackType::Audio)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, "no track of a codec that is known"))?;
         let parameters = parameters(track)?;
-        let decoder = symphonia::default::get_codecs()
+        // Before the decoder: it has room for a packet of each channel.
+        let channels = parameters.channels.as_ref().map(|all| u32::try_from(all.count()).unwrap_or(u32::MAX));
+        channels.map_or(Ok(()), |channels| limits.check_channels(channels))?;
+        let decoder = codecs()
             .make_audio_decoder(parameters, &AudioDecoderOptions::default())
             .map_err(|error| Error::of(&error, "making its decoder"))?;
         let info = decoder.codec_info();
-        let (Some(sample_rate), Some(channels)) = (parameters.sample_rate, &parameters.channels) else {
+        let (Some(sample_rate), Some(channels)) = (parameters.sample_rate, channels) else {
             let text = format!("the head of a sound in {} has no rate or no channels", info.short_name);
             return Err(Error::new(ErrorKind::Unsupported, text));
         };
-        let channels = u32::try_from(channels.count()).unwrap_or(u32::MAX);
-        limits.check_channels(channels)?;
         if sample_rate == 0 {
             return Err(Error::new(ErrorKind::Corrupt, "a sound of 0 Hz"));
         }
+        // A container may say where the sound ends in the last packet of AAC; ffmpeg gives all of it.
+        let decoded = track.num_frames.map(|frames| match info.short_name {
+            "aac" => frames.div_ceil(AAC_PACKET).saturating_mul(AAC_PACKET),
+            _ => frames,
+        });
+        let container = format.format_info().short_name;
+        let before = match container {
+            "isomp4" => edit_list::frames_before(bytes, sample_rate),
+            _ => opus::pre_skip(parameters),
+        }
+        .unwrap_or(0);
         let head = Head {
-            container: format.format_info().short_name,
+            container,
             codec: info.short_name,
             sample_rate,
             channels,
-            frames: track.num_frames,
+            frames: decoded.map(|frames| frames.saturating_sub(before)),
             bits_per_sample: parameters.bits_per_sample.or(parameters.sample_format.and_then(bits)),
         };
         let by_frames =
             track.time_base.is_some_and(|base| base.numer.get() == 1 && base.denom.get() == sample_rate);
         let is_exact = head.codec.starts_with("pcm") || head.codec == "flac";
         let (track, start) = (track.id, track.start_ts.get().max(0));
-        Ok((head, Self { format, decoder, track, start, by_frames, is_exact }))
+        Ok((head, Self { format, decoder, track, start, before, by_frames, is_exact }))
     }
 
-    /// Goes to a frame, or before it: the one that is decoded next. `None` if that cannot be told.
+    /// Goes to a frame of those that are decoded, or before it: the one that comes next. `None` if that cannot be told.
     fn seek(&mut self, head: &Head, frame: u64) -> Option<u64> {
-        // Of Vorbis, what the library says it went to is off by part of a block: segments were of other samples.
-        if !self.by_frames || head.codec == "vorbis" {
+        // Of Vorbis, what the library says it went to is off by part of a block: segments were of other samples. AAC leaves noise to
+        // the decoder (PNS), which draws it from the start on.
+        if !self.by_frames || ["vorbis", "aac"].contains(&head.codec) {
             return None;
         }
         let ts = Timestamp::new(self.start.checked_add(i64::try_from(frame).ok()?)?);
@@ -376,6 +405,17 @@ impl<'b> Packets<'b> {
 
 fn failed(head: &Head, error: &Symphonia, at: u64) -> Error {
     Error::of(error, &format!("decoding {} at frame {at}", head.codec))
+}
+
+/// Symphonia's decoders, and that of Opus.
+fn codecs() -> &'static CodecRegistry {
+    static CODECS: LazyLock<CodecRegistry> = LazyLock::new(|| {
+        let mut codecs = CodecRegistry::new();
+        symphonia::default::register_enabled_codecs(&mut codecs);
+        codecs.register_audio_decoder::<Opus>();
+        codecs
+    });
+    &CODECS
 }
 
 /// Of a track that is known to be a sound.

@@ -13,6 +13,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `decode`, `wav` | heads and segments of files, by symphonia; plain WAV files without it |
+//! | `opus`, `edit_list` | what symphonia lacks: a decoder of Opus, and where the sound of an M4A file begins |
 //! | `resample` | other sample rates |
 //! | `lanes`, `tile`, `fft`, `logarithm` | what kernels are made of: several frames side by side |
 //! | `window`, `spectrogram` | short-time Fourier transforms |
@@ -26,6 +27,7 @@ mod convolution;
 mod cosine;
 mod decibels;
 mod decode;
+mod edit_list;
 pub mod effects;
 mod error;
 mod fft;
@@ -36,6 +38,7 @@ mod limits;
 mod logarithm;
 mod masking;
 mod mel;
+mod opus;
 mod resample;
 mod spectrogram;
 mod tile;

@@ -1,11 +1,12 @@
-//! Every codec's samples beside soundfile's, and segments beside whole files. `benches/audio/fixtures.py` made the files and says how.
+//! Every codec's samples beside soundfile's, those of AAC and Opus beside ffmpeg's and libopus', and segments beside whole files.
+//! `benches/audio/fixtures.py` and `fixtures_ffmpeg.py` made the files and say how.
 
 use std::{fs, path::PathBuf};
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use wellfed_audio::{Head, Limits, Segment, Waveform, decode};
 
-/// A line of `sounds.csv`.
+/// A line of `sounds.csv` or `ffmpeg.csv`.
 struct Sound {
     name: String,
     rate: u32,
@@ -21,7 +22,7 @@ fn folder() -> PathBuf {
 }
 
 fn sounds() -> Vec<Sound> {
-    let table = fs::read_to_string(folder().join("sounds.csv")).unwrap();
+    let tables = ["sounds.csv", "ffmpeg.csv"].map(|name| fs::read_to_string(folder().join(name)).unwrap());
     let sound = |line: &str| {
         let [name, rate, channels, frames, reference, crc32] = line.split(',').collect::<Vec<_>>()[..] else {
             panic!("a line {line:?}")
@@ -36,7 +37,7 @@ fn sounds() -> Vec<Sound> {
             bytes: fs::read(folder().join(name)).unwrap(),
         }
     };
-    table.lines().skip(1).map(sound).collect()
+    tables.iter().flat_map(|table| table.lines().skip(1)).map(sound).collect()
 }
 
 fn whole(sound: &Sound) -> Waveform {
@@ -52,7 +53,7 @@ fn crc32(bytes: impl Iterator<Item = u8>) -> u32 {
 }
 
 #[test]
-fn heads_and_lengths_are_soundfiles() {
+fn heads_and_lengths_are_the_references() {
     for sound in sounds() {
         let head = Head::parse(&sound.bytes, &Limits::default()).unwrap();
         assert_eq!((head.sample_rate, head.channels), (sound.rate, sound.channels), "{}", sound.name);
@@ -87,7 +88,7 @@ fn lossless_samples_are_soundfiles_to_the_bit() {
 }
 
 #[test]
-fn lossy_samples_are_soundfiles_within_a_unit_of_16_bits() {
+fn lossy_samples_are_the_references_within_a_unit_of_16_bits() {
     for sound in sounds().iter().filter(|sound| sound.reference == "near") {
         let decoded = whole(sound);
         let kept = fs::read(folder().join(format!("{}.i16", sound.name))).unwrap();

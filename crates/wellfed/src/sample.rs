@@ -115,7 +115,7 @@ pub enum FieldKind {
         /// Shape of one sample, without the batch dimension. `None` is a side that varies.
         shape: Vec<Option<usize>>,
     },
-    /// An encoded sound (WAV, FLAC, MP3, Ogg Vorbis, AAC, AIFF), decoded by the engine. In a batch: an array of float32
+    /// An encoded sound (WAV, FLAC, MP3, Ogg Vorbis, Opus, AAC, AIFF), decoded by the engine. In a batch: an array of float32
     /// `[channels, frames]`, or of what its operations make.
     Audio,
     /// A decoded 8-bit image of fixed size, as rows of an array in memory. Transforms run on it as on a decoded

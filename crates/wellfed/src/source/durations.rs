@@ -256,7 +256,7 @@ mod tests {
         }
         seen.sort();
         seen.dedup();
-        assert_eq!(seen, ["aiff", "flac", "mp3", "ogg", "wav"]);
+        assert_eq!(seen, ["aac", "aiff", "flac", "m4a", "mp3", "ogg", "opus", "wav"]);
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub const IMG_EXTENSIONS: [&str; 9] =
     [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
 
 /// Extensions that count as sounds unless others are given.
-pub const AUDIO_EXTENSIONS: [&str; 11] =
-    [".wav", ".flac", ".mp3", ".ogg", ".oga", ".m4a", ".mp4", ".aac", ".aif", ".aiff", ".wave"];
+pub const AUDIO_EXTENSIONS: [&str; 12] =
+    [".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".mp4", ".aac", ".aif", ".aiff", ".wave"];
 
 /// What files hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

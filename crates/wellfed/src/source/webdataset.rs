@@ -39,7 +39,7 @@ const IMAGES: [&str; 13] =
 const COMMON: [&str; 3] = ["jpg", "jpeg", "png"];
 
 /// Extensions of sounds that WebDataset's `torch_audio` decodes, and others of the formats that are decoded here.
-const SOUNDS: [&str; 9] = ["wav", "flac", "mp3", "ogg", "oga", "m4a", "aac", "aif", "aiff"];
+const SOUNDS: [&str; 10] = ["wav", "flac", "mp3", "ogg", "oga", "opus", "m4a", "aac", "aif", "aiff"];
 
 /// Extension of packed coefficients ([`crate::codec::PackedJpeg`]).
 pub(crate) const PACKED: &str = "wfpc";

@@ -75,6 +75,10 @@ if TYPE_CHECKING:
     from ._sounds import audio_files as audio_files
     from ._sounds import audio_folder as audio_folder
     from ._sounds import audio_manifest as audio_manifest
+    from ._speech import librispeech as librispeech
+    from ._speech import speech_commands as speech_commands
+    from ._speech import spoken_digits as spoken_digits
+    from ._speech import yesno as yesno
     from ._tables import arrow as arrow
     from ._tables import parquet as parquet
     from ._write import verify as verify
@@ -128,6 +132,7 @@ _HOMES = {
     "interleave": "_combine",
     "jsonl": "_containers",
     "keras": "",
+    "librispeech": "_speech",
     "litdata": "_containers",
     "lmdb": "_containers",
     "load": "_accelerate",
@@ -139,11 +144,14 @@ _HOMES = {
     "raw_files": "_containers",
     "sample_from_datasets": "_combine",
     "tfrecord": "sources",
+    "speech_commands": "_speech",
+    "spoken_digits": "_speech",
     "tables": "",
     "transforms": "",
     "verify": "_write",
     "voc_segmentation": "sources",
     "webdataset": "sources",
+    "yesno": "_speech",
     "zip": "_combine",
 }
 """Where the names are that are imported when they are first asked for.
@@ -210,6 +218,7 @@ __all__ = [
     "interleave",
     "jsonl",
     "keras",
+    "librispeech",
     "litdata",
     "lmdb",
     "mds",
@@ -219,12 +228,15 @@ __all__ = [
     "parquet",
     "raw_files",
     "sample_from_datasets",
+    "speech_commands",
+    "spoken_digits",
     "tables",
     "tfrecord",
     "transforms",
     "verify",
     "voc_segmentation",
     "webdataset",
+    "yesno",
     "zip",
 ]
 

@@ -64,6 +64,11 @@ def _source_repr(spec: dict[str, Any]) -> str:
         )
     if kind == "files":
         return f"image_files({spec['count']} paths{', labels' if spec['labels'] else ''})"
+    if kind == "audio_files":
+        given = [name for name in ("labels", "offsets", "durations", "texts") if spec[name]]
+        paths = f"{spec['count']} paths"
+        named = [f"{len(spec['classes'])} classes"] if spec.get("classes") else []
+        return f"audio_files({', '.join([paths, *given, *named])})"
     if kind == "python":
         return f"from_dataset({spec['name']}, {spec['count']} samples)"
     if kind == "encoded":

@@ -67,6 +67,7 @@ def audio_files(
     durations: Any = None,
     *,
     texts: Iterable[str] | None = None,
+    classes: Sequence[str] | None = None,
     storage_options: StorageOptions = None,
 ) -> Dataset:
     """Audio files by their paths, or parts of them, in the order given.
@@ -83,10 +84,12 @@ def audio_files(
             before is shorter. Parts of a frame do not count: sample ``i`` begins at frame ``int(offsets[i] * rate)``
             and has ``int(durations[i] * rate)`` frames, as librosa and NeMo have it.
         texts: A text for each path, such as what is said.
+        classes: Names by label, for `Dataset.classes`.
         storage_options: As of `image_folder`.
 
     Raises:
-        ValueError: Arguments differ in number, a path is empty or not UTF-8, or seconds are negative.
+        ValueError: Arguments differ in number, a path is empty or not UTF-8, seconds are negative, or a label is
+            none of the classes.
 
     Example:
         >>> import pathlib, tempfile, wave
@@ -112,6 +115,7 @@ def audio_files(
         "audio_files",
         held,
         count=count,
+        classes=[] if classes is None else check.names(classes, "classes"),
         **{name: True for name, value in given.items() if value is not None},
         **_storage(listed, storage_options),
     )

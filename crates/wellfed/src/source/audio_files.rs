@@ -33,6 +33,9 @@ pub struct AudioFilesSpec {
     /// Whether samples have a text.
     #[serde(default)]
     pub texts: bool,
+    /// Names of classes by label; if there are any, labels are below their number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Options of the store that paths with a scheme lie in: any URL of that scheme which has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<String>,
@@ -114,6 +117,22 @@ impl Texts {
     }
 }
 
+/// Fails for a label that is no class.
+fn check_classes(labels: Option<&ArrayData>, spec: &AudioFilesSpec) -> Result<()> {
+    let known = spec.classes.len();
+    if known == 0 {
+        return Ok(());
+    }
+    let labels = labels.ok_or_else(|| Error::config(format!("there are {known} classes, and no labels")))?;
+    for index in 0..spec.count as usize {
+        let label = labels.whole(index)?;
+        if !usize::try_from(label).is_ok_and(|label| label < known) {
+            return Err(Error::config(format!("labels[{index}] is {label}; there are {known} classes")));
+        }
+    }
+    Ok(())
+}
+
 impl AudioFiles {
     /// The files of a text (uint8: paths in UTF-8, with a zero byte between each two) in `store`, or in the one store that all
     /// of them name by URL. Then, as far as `spec` says that they are there: labels (int64), offsets and durations (float64,
@@ -144,6 +163,7 @@ impl AudioFiles {
             return Err(Error::config("there are more arrays than the description says"));
         }
         check_labels(labels.as_ref(), spec.labels, count)?;
+        check_classes(labels.as_ref(), &spec)?;
         let files = FileList::open(store, spec.storage.as_deref(), text, count)?;
         let label = spec.labels.then_some(("label", FieldKind::LABEL));
         let text = spec.texts.then_some(("text", FieldKind::Text));
@@ -252,6 +272,10 @@ impl Source for AudioFiles {
         labels.whole(usize::try_from(index).ok()?).ok()
     }
 
+    fn classes(&self) -> Option<&[String]> {
+        (!self.spec.classes.is_empty()).then_some(&self.spec.classes)
+    }
+
     fn kept_durations(&self) -> Option<&KeptDurations> {
         Some(&self.found)
     }
@@ -315,6 +339,7 @@ mod tests {
             offsets: true,
             durations: true,
             texts: true,
+            classes: ["a", "b", "c", "d", "e", "f", "g"].map(String::from).to_vec(),
             storage: None,
         };
         let arrays = vec![
@@ -327,6 +352,7 @@ mod tests {
         ];
         let source = open(spec, arrays).unwrap();
         conformance::check(&source);
+        assert_eq!(source.classes().unwrap()[6], "g");
         let mut record = Record::default();
         source.fetch(0, &mut record).unwrap();
         let sound = Value::Bytes(b"sound".to_vec());
@@ -354,6 +380,12 @@ mod tests {
         assert!(message(AudioFilesSpec { offsets: true, ..one() }, nowhere).contains("offsets[0] is NaN"));
         let split = vec![text("a"), text("é"), whole(&[1])];
         assert!(message(AudioFilesSpec { texts: true, ..one() }, split).contains("text 0 does not end"));
+        let named = |labels| AudioFilesSpec { labels, classes: vec!["a".into(), "b".into()], ..one() };
+        for label in [-1, 2] {
+            let said = message(named(true), vec![text("a"), whole(&[label])]);
+            assert!(said.contains(&format!("labels[0] is {label}; there are 2 classes")), "{said}");
+        }
+        assert!(message(named(false), vec![text("a")]).contains("2 classes, and no labels"));
         assert!(message(one(), vec![]).contains("there are no paths"));
         assert!(message(one(), vec![text("a"), text("b")]).contains("more arrays"));
     }

@@ -157,7 +157,7 @@ def cells(dataset: Any, columns: list[str]) -> tuple[str, Callable[[Namespace], 
 def content_of(dataset: Any, image: str, reading: Reading) -> Encoded | list[str]:
     """The images of a column: encoded, or the paths of their files."""
     content = _content(dataset, image)
-    if isinstance(content, Encoded):
+    if isinstance(content, Encoded) and isinstance(reading.picture, Picture):
         _looked_through(content, reading.picture.mode)
     return content
 

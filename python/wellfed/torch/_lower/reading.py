@@ -41,6 +41,7 @@ from .values import (
     Picture,
     Row,
     Side,
+    Sound,
     Stack,
     Stored,
     Table,
@@ -912,7 +913,7 @@ class Reader:
             return owner
         if isinstance(owner, Stack) and name == "squeeze" and arguments == [Known(0)] and not named:
             return owner.item
-        if isinstance(owner, Table | Group | File | Boxes | Side):
+        if isinstance(owner, Table | Group | File | Boxes | Side | Sound):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
             return None
@@ -964,7 +965,7 @@ class Reader:
             (given, *others) = parts or [Known(None)]
             same = not others and vocabulary.keeps(function)
             return Row(text, given.rows if same and isinstance(given, Row) else None, cells)
-        pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture)]
+        pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture | Sound)]
         if isinstance(function, MethodType) and type(function.__func__) is FunctionType:
             plain, first = function.__func__, [Known(function.__self__)]
         elif type(function) is FunctionType:

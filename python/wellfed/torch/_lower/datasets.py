@@ -617,8 +617,11 @@ def _hugging(dataset: Any) -> Leaf:
     return leaf_of_rows(dataset, known.content, known.reading)
 
 
-def leaf_of_rows(dataset: Any, content: Encoded | list[str], reading: Reading) -> Leaf:
-    """Images of a table, and what functions of the user make of its rows."""
+def leaf_of_rows(dataset: Any, content: Encoded | list[str] | Sounds, reading: Reading) -> Leaf:
+    """Images or sounds of a table, and what functions of the user make of its rows."""
+    if isinstance(content, Sounds):
+        form = _with_rate(reading.form, content)
+        return Leaf(dataset, content, form, reading.transform, (), None, reading=reading)
     files = Files(content, turned=True) if isinstance(content, list) else content
     return Leaf(dataset, files, reading.form, reading.transform, (), None, reading=reading)
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-Kind = Literal["pil", "tensor", "image", "array", "chw array", "waveform", "spectrum"]
+Kind = Literal["pil", "tensor", "image", "array", "chw array", "waveform", "samples", "spectrum"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Form:
     Attributes:
         kind: ``"pil"`` a Pillow image, ``"tensor"`` a plain CHW tensor, ``"image"`` a ``tv_tensors.Image``, ``"array"``
             a NumPy array HWC, ``"chw array"`` one with channels first. Of sounds, ``"waveform"`` and ``"spectrum"``
-            tensors with channels first.
+            tensors with channels first, and ``"samples"`` a NumPy array of one channel.
         dtype: Name of the element type.
         mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
         sized: Whether all samples have one size by now.
@@ -70,7 +70,7 @@ class Form:
 
             return Image(value)
         array = value.numpy()
-        if self.kind in ("array", "chw array"):
+        if self.kind in ("array", "chw array", "samples"):
             return array
         import PIL.Image
 
@@ -91,9 +91,10 @@ class Form:
             "array": "an array",
             "chw array": "an array with channels first",
             "waveform": "a waveform",
+            "samples": "an array of samples",
             "spectrum": "a spectrum",
         }
-        if self.kind in ("waveform", "spectrum"):
+        if self.kind in ("waveform", "samples", "spectrum"):
             return what[self.kind]
         return what[self.kind] if self.kind == "pil" else f"{what[self.kind]} of {self.dtype}"
 

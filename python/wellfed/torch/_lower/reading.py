@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import beside, calculating, drawn, frames, lmdbs, questions, vocabulary
+from . import beside, calculating, drawn, extractors, frames, lmdbs, questions, vocabulary
+from .extractors import is_extractor
 from .processors import is_processor, settings
 from .unknown import UnknownError
 from .values import (
@@ -944,6 +945,9 @@ class Reader:
         if is_processor(function):
             self.seen.append((lambda: settings(function), settings(function)))
             return vocabulary.processed(function, arguments, named)
+        if is_extractor(function):
+            self.seen.append((lambda: extractors.settings(function), extractors.settings(function)))
+            return extractors.extracted(function, arguments, named)
         made = lmdbs.environment(function, arguments, named) or vocabulary.called(
             self._functions, function, arguments, named
         )

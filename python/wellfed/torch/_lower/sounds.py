@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import wellfed as wf
 from wellfed import _native
 from wellfed import transforms as T
 from wellfed._accelerate import sounds as accelerated
+from wellfed.sources import _encoded_sounds
 
+from .encoded import Encoded
 from .forms import RefusalError
 from .unknown import UnknownError
 from .values import Group, Known, Row, Sound, Value
 
-__all__ = ["FORMATS", "Sounds", "check_load", "loaded", "rate_of", "source_of_sounds", "unread"]
+__all__ = ["FORMATS", "Mono", "Sounds", "check_load", "loaded", "rate_of", "source_of_sounds", "unread"]
 
 FORMATS = "WAV or FLAC"
 """What is read natively, for messages."""
@@ -34,13 +37,15 @@ class Sounds:
     Attributes:
         paths: Where they are.
         rate: The sample rate that all must have, Hz; None if each may have its own.
+        encoded: The files themselves, if they lie in memory; then there are no `paths`.
     """
 
     paths: list[str]
     rate: int | None = None
+    encoded: Encoded | None = None
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.paths) if self.encoded is None else len(self.encoded)
 
 
 def source_of_sounds(contents: Sequence[Sounds]) -> wf.Dataset:
@@ -52,8 +57,15 @@ def source_of_sounds(contents: Sequence[Sounds]) -> wf.Dataset:
     rates = {content.rate for content in contents}
     if len(rates) > 1:
         raise RefusalError("its parts are read in different ways")
-    paths = [path for content in contents for path in content.paths]
-    source = wf.audio_files(paths).with_options(lossless=True)
+    encoded = [content.encoded for content in contents if content.encoded is not None]
+    if not encoded:
+        source = wf.audio_files([path for content in contents for path in content.paths])
+    elif len(encoded) == len(contents):
+        chunks = [chunk for one in encoded for chunk in one.chunks]
+        source = _encoded_sounds(chunks, [offsets for one in encoded for offsets in one.offsets])
+    else:
+        raise RefusalError("its parts mix files and sounds in memory")
+    source = source.with_options(lossless=True)
     (rate,) = rates
     # It does nothing but refuse other rates.
     return source if rate is None else source.map(T.Resample(rate, rate))
@@ -72,6 +84,14 @@ def check_load() -> None:
     """
     if accelerated.loader_of_torchaudio() is None:
         raise RefusalError("torchaudio.load is another one, or gives other samples here than is known")
+
+
+@dataclass(frozen=True)
+class Mono:
+    """``np.mean(waveform, axis=0)``: what Hugging Face's decoder gives as an array."""
+
+    def __call__(self, waveform: Any) -> Any:
+        return waveform.numpy().mean(0)
 
 
 def rate_of(path: str | os.PathLike[str]) -> int:

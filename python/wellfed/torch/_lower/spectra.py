@@ -19,7 +19,9 @@ from torch import nn
 from wellfed import transforms as T
 from wellfed._accelerate.listening import unheard
 
+from .extractors import Extracted, lower_extracted
 from .forms import Form, RefusalError, is_stock
+from .sounds import Mono
 
 __all__ = ["is_sound", "lower_sound"]
 
@@ -32,7 +34,7 @@ _LIBRARY = "use the class as its library made it"
 
 def is_sound(form: Form) -> bool:
     """Whether it is that of a sound, and not of an image."""
-    return form.kind in ("waveform", "spectrum")
+    return form.kind in ("waveform", "samples", "spectrum")
 
 
 def lower_sound(leaf: Any, form: Form) -> Step:
@@ -43,6 +45,10 @@ def lower_sound(leaf: Any, form: Form) -> Step:
     """
     if type(leaf) is nn.Identity and _is_own(leaf):
         return [], form, ""
+    if isinstance(leaf, Mono):
+        return [T.ToMono(keepdim=False)], form.turned("samples"), ""
+    if isinstance(leaf, Extracted):
+        return lower_extracted(leaf, form)
     handler = _HANDLERS.get(_known_name(leaf))
     if handler is None:
         raise RefusalError(*_why_unknown(leaf))

@@ -378,13 +378,16 @@ def _read_several(reader: Reader, made: Value, dataset: Any) -> tuple[Reading, l
     ), found.paths
 
 
-def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) -> Reading:
+def read_rows(
+    function: Any, rows: Callable[[Namespace], Table], length: int, sounds: bool = False
+) -> Reading:
     """Reads a function that is given rows as lists by name, and gives such rows.
 
     Args:
         function: What is called.
         rows: What it is called on.
         length: How many rows there are in all.
+        sounds: Whether they have sounds, and no images.
 
     Raises:
         RefusalError: It does more than the engine can.
@@ -393,7 +396,7 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
     def made(reader: Reader) -> dict[str, Value]:
         return _cells(_table(reader.call(function, [rows(reader.names)])).items)
 
-    return _read_cells(made, "its transform (set_transform)", length)
+    return _read_cells(made, "its transform (set_transform)", length, sounds)
 
 
 def read_examples(steps: Sequence[Step], example: Callable[[Namespace], Example], length: int) -> Reading:
@@ -440,7 +443,9 @@ def _cells(columns: Mapping[str, Value]) -> dict[str, Value]:
     return cells
 
 
-def _read_cells(made: Callable[[Reader], dict[str, Value]], what: str, length: int) -> Reading:
+def _read_cells(
+    made: Callable[[Reader], dict[str, Value]], what: str, length: int, sounds: bool = False
+) -> Reading:
     """What rows are made of, by their columns."""
     reader = Reader()
     try:
@@ -452,7 +457,8 @@ def _read_cells(made: Callable[[Reader], dict[str, Value]], what: str, length: i
         images = {name: cell for name, cell in cells.items() if isinstance(cell, Picture)}
         bare = tuple(name for name, image in images.items() if image.kind == "pil" and not image.steps)
         left = bare if len(images) == len(bare) + 1 else ()
-        picture, shape = _found_image(Table({name: cell for name, cell in cells.items() if name not in left}))
+        rest = Table({name: cell for name, cell in cells.items() if name not in left})
+        picture, shape = _found_sound(rest) if sounds else _found_image(rest)
     except UnknownError as unknown:
         raise RefusalError(f"{what} is Python code ({unknown})") from None
     except RefusalError:
@@ -502,6 +508,14 @@ def _found_image(made: Value) -> tuple[Picture, _Shape]:
     if not isinstance(picture, Picture):
         raise UnknownError("its samples are sounds")
     return picture, shape
+
+
+def _found_sound(made: Value) -> tuple[Sound, _Shape]:
+    """The one sound of a row, and the row."""
+    sound, shape = _found(made)
+    if not isinstance(sound, Sound) or sound.path != INDEX:
+        raise UnknownError("its rows have other images or sounds")
+    return sound, shape
 
 
 def _evaluated(reader: Reader, path: Row, length: int) -> list[str]:

@@ -331,6 +331,11 @@ class Resample(nn.Module):
         return made.reshape(len(waveform), -1)[:, : math.ceil(new * waveform.shape[-1] / orig)]
 
 
+def resample(waveform: Tensor, orig_freq: int, new_freq: int) -> Tensor:
+    made = Resample(orig_freq, new_freq)(waveform.reshape(-1, waveform.shape[-1]))
+    return made.reshape(*waveform.shape[:-1], -1)  # type: ignore[no-any-return]
+
+
 class Vol(nn.Module):
     def __init__(self, gain: float, gain_type: str = "amplitude") -> None:
         super().__init__()
@@ -413,12 +418,12 @@ def put_in_place(monkeypatch: Any) -> Any:
     whole, datasets, transforms, functional = modules
     whole.__version__, whole.load, whole.calls = __version__, load, calls
     whole.datasets, whole.transforms, whole.functional = datasets, transforms, functional
-    functional.create_dct = create_dct
+    functional.create_dct, functional.resample = create_dct, resample
     for things, module in ((_OF_DATASETS, datasets), (_OF_TRANSFORMS, transforms)):
         for thing in things:
             _is_of(thing, module.__name__)
             setattr(module, thing.__name__, thing)
-    load.__module__ = create_dct.__module__ = "torchaudio"
+    load.__module__ = create_dct.__module__ = resample.__module__ = "torchaudio"
     calls.clear()
     for name, module in zip(names, modules, strict=True):
         monkeypatch.setitem(sys.modules, name, module)

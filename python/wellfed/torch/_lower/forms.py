@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-Kind = Literal["pil", "tensor", "image", "array", "chw array", "waveform", "samples", "spectrum"]
+Kind = Literal["pil", "tensor", "image", "array", "chw array", "waveform", "mono", "samples", "spectrum"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Form:
     Attributes:
         kind: ``"pil"`` a Pillow image, ``"tensor"`` a plain CHW tensor, ``"image"`` a ``tv_tensors.Image``, ``"array"``
             a NumPy array HWC, ``"chw array"`` one with channels first. Of sounds, ``"waveform"`` and ``"spectrum"``
-            tensors with channels first, and ``"samples"`` a NumPy array of one channel.
+            tensors with channels first, ``"mono"`` a tensor without a side for them, and ``"samples"`` a NumPy array.
         dtype: Name of the element type.
         mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
         sized: Whether all samples have one size by now.
@@ -63,7 +63,7 @@ class Form:
 
     def build(self, value: torch.Tensor) -> Any:
         """What Python expects, from a sample of the engine: HWC for Pillow images and arrays, else CHW."""
-        if self.kind in ("tensor", "waveform", "spectrum"):
+        if self.kind in ("tensor", "waveform", "mono", "spectrum"):
             return value
         if self.kind == "image":
             from torchvision.tv_tensors import Image
@@ -91,10 +91,11 @@ class Form:
             "array": "an array",
             "chw array": "an array with channels first",
             "waveform": "a waveform",
+            "mono": "a waveform of one channel",
             "samples": "an array of samples",
             "spectrum": "a spectrum",
         }
-        if self.kind in ("waveform", "samples", "spectrum"):
+        if self.kind in ("waveform", "mono", "samples", "spectrum"):
             return what[self.kind]
         return what[self.kind] if self.kind == "pil" else f"{what[self.kind]} of {self.dtype}"
 

@@ -467,7 +467,7 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     obstacle = _obstacle(loader, flat, chains, theirs, foreign)
     if obstacle is None and stacked is not None:
         # torch.stack takes tensors only, where default_collate takes arrays as well.
-        taken = chains[0].form.kind in ("tensor", "image", "waveform", "spectrum") or stacked.arrays
+        taken = chains[0].form.kind in ("tensor", "image", "waveform", "mono", "spectrum") or stacked.arrays
         fits = stacked.dtype in (None, chains[0].form.dtype)
         obstacle = None if taken and fits and _of_classes(flat) else custom
     if obstacle is None and mixing is not None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import beside, calculating, drawn, extractors, frames, lmdbs, questions, vocabulary
+from . import beside, calculating, drawn, extractors, frames, lmdbs, questions, sounds, vocabulary
 from .extractors import is_extractor
 from .processors import is_processor, settings
 from .unknown import UnknownError
@@ -243,6 +243,8 @@ class Reader:
         }
 
     def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> Value | None:
+        if not orelse and sounds.branch(self._frames[-1], test, body, self._value, self._block):
+            return None
         asked = self._asks_for_mode(test)
         if asked is not None:
             # if image.mode != "RGB": image = image.convert("RGB"), which changes nothing where it is that.
@@ -914,7 +916,9 @@ class Reader:
             return owner
         if isinstance(owner, Stack) and name == "squeeze" and arguments == [Known(0)] and not named:
             return owner.item
-        if isinstance(owner, Table | Group | File | Boxes | Side | Sound):
+        if isinstance(owner, Sound):
+            return sounds.method(owner, name, arguments, named)
+        if isinstance(owner, Table | Group | File | Boxes | Side):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
             return None

@@ -67,7 +67,7 @@ def read(dataset: Any) -> tuple[Reading, Sounds]:
     check_load()
     if not _has_own_functions(kind):
         raise RefusalError("functions of its module were replaced", "use the class as its library made it")
-    walker = getattr(dataset, "_walker", None)
+    walker = vars(dataset).get("_walker")
     if type(walker) is not list or not all(type(name) is str for name in walker):
         raise RefusalError("its _walker is no list of texts any more")
     seen: list[tuple[Callable[[], Any], Any]] = [

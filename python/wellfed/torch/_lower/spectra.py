@@ -21,7 +21,7 @@ from wellfed._accelerate.listening import unheard
 
 from .extractors import Extracted, lower_extracted
 from .forms import Form, RefusalError, is_stock
-from .sounds import Mono
+from .sounds import Mean, Mono, ToRate
 
 __all__ = ["is_sound", "lower_sound"]
 
@@ -34,7 +34,7 @@ _LIBRARY = "use the class as its library made it"
 
 def is_sound(form: Form) -> bool:
     """Whether it is that of a sound, and not of an image."""
-    return form.kind in ("waveform", "samples", "spectrum")
+    return form.kind in ("waveform", "mono", "samples", "spectrum")
 
 
 def lower_sound(leaf: Any, form: Form) -> Step:
@@ -47,6 +47,12 @@ def lower_sound(leaf: Any, form: Form) -> Step:
         return [], form, ""
     if isinstance(leaf, Mono):
         return [T.ToMono(keepdim=False)], form.turned("samples"), ""
+    if isinstance(leaf, Mean):
+        if form.kind != "waveform":
+            raise RefusalError(f"stands on {form}")
+        return [T.ToMono(leaf.keepdim)], form.turned("waveform" if leaf.keepdim else "mono"), ""
+    if isinstance(leaf, ToRate):
+        return [T.Resample(None, leaf.new)], replace(form, rate=leaf.new), ""
     if isinstance(leaf, Extracted):
         return lower_extracted(leaf, form)
     handler = _HANDLERS.get(_known_name(leaf))
@@ -55,7 +61,7 @@ def lower_sound(leaf: Any, form: Form) -> Step:
     _check(leaf)
     try:
         return handler(leaf, form)
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise RefusalError(str(getattr(error, "message", error)).partition("\n")[0]) from None
 
 
@@ -110,7 +116,7 @@ def _waveform(form: Form, rate: int | None = None) -> None:
     Raises:
         RefusalError: It does not.
     """
-    if form.kind != "waveform":
+    if form.kind not in ("waveform", "mono"):
         raise RefusalError(f"stands on {form}")
     if rate is not None and form.rate not in (0, rate):
         change = f"sample_rate={form.rate}"
@@ -152,8 +158,14 @@ def _same(one: Any, other: Any, *names: str) -> None:
     """
     for name in names:
         ours, theirs = one._buffers.get(name), other._buffers.get(name)
-        if (ours is None) != (theirs is None) or not (ours is None or torch.equal(ours, theirs)):
+        if (ours is None) != (theirs is None) or not (ours is None or _equal(ours, theirs)):
             raise RefusalError(f"its {name} was changed", _LIBRARY)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether tensors are equal. What torch makes by default may be of another dtype or device by now."""
+    alike = (one.dtype, one.device) == (other.dtype, other.device)
+    return alike and bool(torch.equal(one, other))
 
 
 _WINDOWS = ("hann_window", "hamming_window", "blackman_window", "bartlett_window", "ones")
@@ -163,7 +175,7 @@ def _window(t: Any) -> str:
     """The name of a spectrogram's window."""
     window = t._buffers.get("window")
     for name in _WINDOWS:
-        if window is not None and torch.equal(window, getattr(torch, name)(t.win_length)):
+        if window is not None and _equal(window, getattr(torch, name)(t.win_length)):
             return name
     raise RefusalError("its window is none that is known", f"a window of {', '.join(_WINDOWS[:-1])}")
 
@@ -238,7 +250,7 @@ def _mfcc(t: Any, form: Form) -> Step:
     _waveform(form, rate)
     _decibels(t.amplitude_to_DB, "power", 80.0)
     fresh = sys.modules["torchaudio.functional"].create_dct(t.n_mfcc, parameters["n_mels"], t.norm)
-    if not torch.equal(t._buffers["dct_mat"], fresh):
+    if not _equal(t._buffers["dct_mat"], fresh):
         raise RefusalError("its dct_mat was changed", _LIBRARY)
     made = T.MFCC(rate, t.n_mfcc, t.dct_type, t.norm, t.log_mels, parameters)
     return [made], form.turned("spectrum"), ""

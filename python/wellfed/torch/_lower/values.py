@@ -126,10 +126,12 @@ class Sound:
     Attributes:
         path: Where its file is.
         steps: Transforms that were called on it, in order.
+        rate: The sample rate of its file, as `torchaudio.load` gives it; None if that is not known.
     """
 
     path: Row
     steps: tuple[Any, ...] = ()
+    rate: Row | None = None
 
     def after(self, step: Any) -> Sound:
         """The sound that `step` makes of it."""

@@ -24,12 +24,12 @@ from wellfed import transforms as T
 from wellfed._accelerate import opencv, sounds, torchvision_io
 
 from . import beside, calculating, drawn
+from . import sounds as of_sounds
 from .albumentations import Albumentations
 from .encoded import MOST_IN_MEMORY
 from .forms import ChannelsFirst, name_of
 from .opencv import FILTERS, different
 from .processors import Processed
-from .sounds import loaded
 from .unknown import UnknownError
 from .values import (
     INDEX,
@@ -393,6 +393,8 @@ def transformed(picture: Picture | Sound, function: Any, name: str | None) -> Va
     if isinstance(picture, Sound):
         if name is not None or isinstance(function, type):
             raise UnknownError(f"calls {name_of(function)}, which is not known")
+        if isinstance(function, of_sounds.Resampler):
+            return of_sounds.resampled(picture, function.rate, Known(function.new))
         return picture.after(function)
     if not is_finished(picture):
         raise UnknownError(f"calls {name_of(function)} on an image that is not known there")
@@ -472,7 +474,9 @@ def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
     found: dict[int, _Handler] = {}
     with_text = (
         ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text)),
-        ("torchaudio", "load", loaded(text)),
+        ("torchaudio", "load", of_sounds.loaded(text)),
+        ("torchaudio.transforms", "Resample", of_sounds.resampler),
+        ("torch", "mean", of_sounds.mean),
     )
     for module, name, handler in (*_KNOWN, *with_text):
         function: Any = sys.modules.get(module)
@@ -486,7 +490,7 @@ def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
     # Scripts may have imported it before it was replaced.
     original = sounds.original_of("torchaudio")
     if original is not None:
-        found[id(original)] = loaded(text)
+        found[id(original)] = of_sounds.loaded(text)
     return found
 
 

@@ -319,6 +319,22 @@ def test_files_of_any_rate_and_channels_are_made_alike(tmp_path: pathlib.Path) -
     near(ours[0], theirs[0])
 
 
+def test_a_transform_for_one_rate_is_torchaudios_where_files_have_several(tmp_path: pathlib.Path) -> None:
+    paths = paths_of(tmp_path)
+    write(pathlib.Path(paths[4]), noise(4, 1, 6000), 8000)
+    dataset = Files(paths, nn.Sequential(A.Vol(0.5), A.MelSpectrogram(16000, n_mels=20)))
+    theirs, ours, loader = both(dataset, batch_size=3)
+    near(ours[0], theirs[0])
+    assert kind_of(loader) == "partly", words_of(loader)
+    assert "files have several sample rates" in words_of(loader)
+    # One among many is seen when its turn comes.
+    many = Files([*(paths[:1] * 201), paths[4], *(paths[:1] * 98)], dataset.transform)
+    theirs, ours, loader = both(many, batch_size=50)
+    near(ours[0], theirs[0])
+    assert kind_of(loader) == "native", words_of(loader)
+    assert "1 batches so far" in words_of(loader) or "2 batches so far" in words_of(loader)
+
+
 class Twice(Files):
     def __getitem__(self, index: int) -> Any:
         waveform, rate = torchaudio_stand_in.load(self.paths[index])

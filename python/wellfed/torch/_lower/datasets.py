@@ -23,7 +23,7 @@ from .forms import Form, RefusalError, is_stock
 from .functions import loads_rgb
 from .hugging import Encoded, Table
 from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtype
-from .sounds import Sounds, rate_of
+from .sounds import Sounds, common_rate
 from .stamps import Stamp
 from .users import Reading
 from .values import Picture
@@ -599,14 +599,8 @@ def _of_sounds(dataset: Any) -> Leaf:
 
 
 def _with_rate(form: Form, sounds: Sounds) -> Form:
-    """The form with the sample rate of all sounds, or that of the first one, which others mostly have as well."""
-    rate = sounds.rate
-    if rate is None and sounds.paths:
-        try:
-            rate = rate_of(sounds.paths[0])
-        except (OSError, ValueError):
-            rate = 0  # of which is told when it is asked for
-    return replace(form, rate=rate or 0)
+    """The form with the sample rate that sounds have."""
+    return replace(form, rate=common_rate(sounds))
 
 
 def _hugging(dataset: Any) -> Leaf:

@@ -46,7 +46,7 @@ class Form:
         crops: How many crops of an image lie one behind the other; 0 for the image itself.
         exact: Whether only equal pixels will do, also where torchvision resamples tensors, which the engine does in
             Pillow's way.
-        rate: Of sounds, their sample rate, Hz; 0 if that is not known.
+        rate: Of sounds, their sample rate, Hz; 0 if that is not known, `sounds.SEVERAL` if they have not all the same.
     """
 
     kind: Kind = "pil"

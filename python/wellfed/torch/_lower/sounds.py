@@ -25,6 +25,7 @@ from .values import Group, Known, Row, Sound, Value
 
 __all__ = [
     "FORMATS",
+    "SEVERAL",
     "Mean",
     "Mono",
     "Resampler",
@@ -32,6 +33,7 @@ __all__ = [
     "ToRate",
     "branch",
     "check_load",
+    "common_rate",
     "loaded",
     "mean",
     "method",
@@ -128,6 +130,25 @@ def rate_of(path: str | os.PathLike[str]) -> int:
         raise ValueError(f"{os.fspath(path)} is no sound")
     return head[1]
 
+
+def common_rate(sounds: Sounds) -> int:
+    """The sample rate of all sounds, as far as some of them tell: `SEVERAL` if they differ, 0 if none tells."""
+    if sounds.rate is not None:
+        return sounds.rate
+    found = set()
+    for path in sounds.paths[:: max(1, len(sounds.paths) // _ASKED)]:
+        try:
+            found.add(rate_of(path))
+        except (OSError, ValueError):
+            continue  # of which is told when it is asked for
+    return next(iter(found), 0) if len(found) < 2 else SEVERAL
+
+
+SEVERAL = -1
+"""The sample rate of sounds that have not all the same."""
+
+_ASKED = 64
+"""Files that are asked for their sample rate, or a few more."""
 
 _HEAD = 4096
 """Bytes at the start of a file that nearly always tell its sample rate."""

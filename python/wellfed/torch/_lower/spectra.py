@@ -21,7 +21,7 @@ from wellfed._accelerate.listening import unheard
 
 from .extractors import Extracted, lower_extracted
 from .forms import Form, RefusalError, is_stock
-from .sounds import Mean, Mono, ToRate
+from .sounds import SEVERAL, Mean, Mono, ToRate
 
 __all__ = ["is_sound", "lower_sound"]
 
@@ -118,9 +118,22 @@ def _waveform(form: Form, rate: int | None = None) -> None:
     """
     if form.kind not in ("waveform", "mono"):
         raise RefusalError(f"stands on {form}")
-    if rate is not None and form.rate not in (0, rate):
-        change = f"sample_rate={form.rate}"
-        raise RefusalError(f"is for {rate} Hz, and stands on a sound of {form.rate} Hz", change)
+    if rate is not None:
+        _check_rate(form, rate, "sample_rate")
+
+
+def _check_rate(form: Form, rate: int, name: str) -> None:
+    """Refuses what is for another sample rate, which torchaudio does not see.
+
+    Raises:
+        RefusalError: It is.
+    """
+    if form.rate == SEVERAL:
+        change = f"Resample(rate, {rate}) for the rate of each file before it"
+        raise RefusalError(f"is for {rate} Hz, and files have several sample rates", change)
+    if form.rate not in (0, rate):
+        why = f"is for {rate} Hz, and stands on a sound of {form.rate} Hz"
+        raise RefusalError(why, f"{name}={form.rate}")
 
 
 def _spectrum(form: Form) -> None:
@@ -133,9 +146,7 @@ def _resample(t: Any, form: Form) -> Step:
     if any(type(rate) is not int for rate in rates):
         raise RefusalError(f"its rates are {rates[0]!r} and {rates[1]!r}", "whole numbers")
     _waveform(form)
-    if form.rate not in (0, t.orig_freq):
-        why = f"is for {t.orig_freq} Hz, and stands on a sound of {form.rate} Hz"
-        raise RefusalError(why, f"orig_freq={form.rate}")
+    _check_rate(form, t.orig_freq, "orig_freq")
     given = (*rates, t.resampling_method, t.lowpass_filter_width, t.rolloff, t.beta)
     fresh = _fresh(t.__class__, given)
     _same(t, fresh, "kernel")

@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     ]
     decode: Literal["exact", "fast"]
     exif_orientation: bool
+    lossless: bool
     optimize: bool
     row_index: Literal["memory", "off", "beside"] | str | bytes | os.PathLike[str]
     remote_cache: str | bytes | os.PathLike[str] | None

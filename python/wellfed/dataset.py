@@ -449,6 +449,8 @@ class Dataset(Writes, Frameworks, Batches, Parts, Stacks):
                 8 in both directions is decoded at that scale, like Pillow's ``draft``, and resized from there. Corners
                 of crops move to whole pixels of that scale; pixels differ a little from the exact ones.
             exif_orientation: Turn images upright as their EXIF data says. Default: False, as in Pillow.
+            lossless: Refuse sounds that decoders may decode in different ways, and those without frames: only PCM in
+                WAV files and FLAC are left, of at most 24 bits, of which a float32 has all. Default: False.
             optimize: Fuse work and push crops into the decoder. Results are the same without. Default: True.
             row_index: Where row indexes are kept: where in a JPEG its rows begin, noted when it is first decoded,
                 so that later crops of it start at the first row they need. ``"memory"`` (default, at most an eighth

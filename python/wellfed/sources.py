@@ -193,12 +193,21 @@ def encoded_images(data: Any, offsets: Any, labels: Any = None) -> Dataset:
     chunks, starts = (list(data), list(offsets)) if chunked else ([data], [offsets])
     if len(chunks) != len(starts):
         raise ValueError(f"data has {len(chunks)} chunks, but there are offsets for {len(starts)}")
+    return _encoded(chunks, starts, labels, {})
+
+
+def _encoded(chunks: list[Any], starts: list[Any], labels: Any, more: dict[str, Any]) -> Dataset:
     held, count = [], 0
-    for chunk, rows in zip(chunks, starts):
+    for chunk, rows in zip(chunks, starts, strict=True):
         held += [(_bytes(chunk), "uint8"), *_whole_numbers(rows)]
         count += max(len(held[-1][0]) - 1, 0)
     held += _whole_numbers(labels)
-    return _open_arrays("encoded", held, count=count, chunks=len(chunks), labels=labels is not None)
+    return _open_arrays("encoded", held, count=count, chunks=len(chunks), labels=labels is not None, **more)
+
+
+def _encoded_sounds(data: list[Any], offsets: list[Any]) -> Dataset:
+    """Encoded sounds that lie in memory, as `encoded_images` has images."""
+    return _encoded(data, offsets, None, {"sounds": True})
 
 
 def annotated_images(

@@ -49,7 +49,7 @@ mod _native {
     #[pymodule_export]
     use crate::sequence::Order;
     #[pymodule_export]
-    use crate::sound::Sound;
+    use crate::sound::{Sound, whisper_log_mel};
     #[pymodule_export]
     use crate::writing::{Writing, verify};
 

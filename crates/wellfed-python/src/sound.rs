@@ -1,8 +1,8 @@
-//! `_native.Sound`: an audio file whose samples are written where the caller has room for them.
+//! `_native.Sound`: an audio file whose samples are written where the caller has room for them; and Whisper's log-mel of samples in memory.
 
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use wellfed::{Error, ErrorKind};
-use wellfed_audio::{Head, Limits, Segment, Waveform};
+use wellfed_audio::{Head, Limits, Scratch, Segment, Waveform, whisper::WhisperLogMel};
 
 use crate::{enter, error::to_python};
 
@@ -83,6 +83,49 @@ impl Sound {
             Ok(())
         })
     }
+}
+
+/// Writes Whisper's log-mel of waveforms of float32 of the `shape` (rows, samples), one after the other at `waveforms`, to the memory of `size`
+/// bytes at `output`, which is known to nobody but the caller: `n_mels` by `samples / 160` float32 each.
+#[pyfunction]
+pub(crate) fn whisper_log_mel(
+    py: Python<'_>,
+    waveforms: usize,
+    shape: (usize, usize),
+    n_mels: usize,
+    output: usize,
+    size: usize,
+) -> PyResult<()> {
+    let (rows, samples) = shape;
+    let made = WhisperLogMel::new(n_mels).map_err(|e| Error::config(e.message()));
+    let transform = made.map_err(|e| to_python(py, &e))?;
+    let each = n_mels * transform.frames(samples);
+    let aligned = waveforms.is_multiple_of(4) && output.is_multiple_of(4) && waveforms != 0 && output != 0;
+    let (read, written) = (rows.checked_mul(samples), rows.checked_mul(each));
+    let (Some(read), Some(written)) = (read, written.filter(|values| values.checked_mul(4) == Some(size)))
+    else {
+        return Err(PyValueError::new_err(format!("{size} bytes cannot take {rows} x {each} float32")));
+    };
+    if !aligned || samples == 0 || each == 0 {
+        return Err(PyValueError::new_err(format!("{samples} samples at {waveforms:#x} are no waveforms")));
+    }
+    // SAFETY: the one caller, `wellfed.torch._lower.extractors`, gives the memory of two arrays of that many float32, which it has just
+    // made and holds on to.
+    let (input, output) = unsafe {
+        (
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<f32>(waveforms), read),
+            std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut::<f32>(output), written),
+        )
+    };
+    enter::quick(py, || {
+        let mut scratch = Scratch::default();
+        for (waveform, out) in input.chunks_exact(samples).zip(output.chunks_exact_mut(each)) {
+            transform
+                .fill(waveform, &mut scratch, out)
+                .map_err(|e| Error::new(ErrorKind::Shape, e.message()))?;
+        }
+        Ok(())
+    })
 }
 
 impl Sound {

@@ -24,7 +24,16 @@ import numpy as np
 from .. import _native
 from ..exceptions import WellfedError
 
-__all__ = ["TESTED", "enter", "inside", "leave", "see_libraries"]
+__all__ = [
+    "TESTED",
+    "WHOLE",
+    "enter",
+    "inside",
+    "leave",
+    "loader_of_torchaudio",
+    "original_of",
+    "see_libraries",
+]
 
 TESTED = {
     "torchaudio": ("2.9", "2.10", "2.11"),
@@ -110,6 +119,32 @@ def _is_known(module: Any, library: str) -> bool:
     return ".".join(version.split(".")[:2]) in TESTED[library]
 
 
+def original_of(library: str) -> Any:
+    """The function of a library as it stood there before it was replaced here; None where there is none."""
+    replaced = _State.before.get(library)
+    if replaced is not None:
+        return replaced[2]
+    name = next(name for known, name, _ in _REPLACED if known == library)
+    return getattr(sys.modules.get(library), name, None)
+
+
+def loader_of_torchaudio() -> Any:
+    """`torchaudio.load` as the library wrote it, whether or not it is replaced here.
+
+    None if there is somebody else's in its place, or one of a version that is not known, or if it gives other samples
+    than are decoded here.
+    """
+    module, replaced = sys.modules.get("torchaudio"), _State.before.get("torchaudio")
+    if module is None or not _is_known(module, "torchaudio"):
+        return None
+    load = getattr(module, "load", None)
+    if replaced is not None and load is replaced[3]:
+        load = replaced[2]
+    if (getattr(load, "__module__", None) or "").partition(".")[0] != "torchaudio":
+        return None
+    return load if _agrees(load, _tensor) else None
+
+
 def _wanted() -> bool:
     return _State.everywhere > 0 or _state.inside
 
@@ -180,7 +215,7 @@ def _loaded(
         return None
 
 
-_WHOLE = {"frame_offset": 0, "num_frames": -1, "normalize": True, "channels_first": True}
+WHOLE = {"frame_offset": 0, "num_frames": -1, "normalize": True, "channels_first": True}
 """Arguments with which `torchaudio.load` gives all of a file as it is."""
 
 
@@ -189,7 +224,7 @@ def _torchaudio_load(original: Any) -> Callable[..., Any]:
     def load(*args: Any, **kwargs: Any) -> Any:
         # A part of a file is a view there, of a tensor of all of it.
         plain = len(args) == 1 and all(
-            type(value) is type(_WHOLE.get(name)) and value == _WHOLE[name] for name, value in kwargs.items()
+            type(value) is type(WHOLE.get(name)) and value == WHOLE[name] for name, value in kwargs.items()
         )
         made = _tensor(args[0]) if plain and _wanted() and _agrees(original, _tensor) else None
         return original(*args, **kwargs) if made is None else made

@@ -57,6 +57,9 @@ impl SoundMaker<'_> {
         let limits = audio_limits(self.limits);
         let opened = Opened::open(bytes, &limits).map_err(undecodable)?;
         let head = opened.head().clone();
+        if self.program.lossless && !head.is_lossless() {
+            return Err(not_lossless(&head));
+        }
         let segment = self.segment(&head, span)?;
         let left = head.frames.map(|frames| frames.saturating_sub(segment.offset));
         let expected = match (segment.frames, left) {
@@ -186,6 +189,15 @@ pub(crate) fn store(values: &[f32], dtype: DType, room: Option<&Room>, out: &mut
 
 fn audio_limits(limits: &Limits) -> wellfed_audio::Limits {
     wellfed_audio::Limits { max_samples: limits.max_bytes / F32, ..wellfed_audio::Limits::default() }
+}
+
+/// What is said of a sound that decoders may decode in different ways.
+fn not_lossless(head: &Head) -> Error {
+    let bits = head.bits_per_sample.map_or(String::new(), |bits| format!(" of {bits} bits"));
+    let frames = if head.frames == Some(0) { " without frames" } else { "" };
+    let what = format!("a sound in {}{bits}{frames}, and lossless=True was given", head.codec);
+    Error::new(ErrorKind::Unsupported, what)
+        .with_hint("WAV files of PCM and FLAC of at most 24 bits are lossless")
 }
 
 /// What the decoder says of a file.

@@ -74,6 +74,8 @@ pub(crate) struct AudioProgram {
     pub(crate) shape: SoundShape,
     /// Element type of finished sounds.
     pub(crate) dtype: DType,
+    /// Whether only sounds are taken that every decoder decodes alike.
+    pub(crate) lossless: bool,
 }
 
 impl AudioProgram {
@@ -82,8 +84,13 @@ impl AudioProgram {
     /// # Errors
     /// [`crate::ErrorKind::Config`] for transforms that make no sense where they stand.
     pub(crate) fn new(transforms: impl Iterator<Item = (Transform, u32)>, optimize: bool) -> Result<Self> {
-        let mut this =
-            Self { steps: Vec::new(), window: None, shape: SoundShape::file(), dtype: DType::Float32 };
+        let mut this = Self {
+            steps: Vec::new(),
+            window: None,
+            shape: SoundShape::file(),
+            dtype: DType::Float32,
+            lossless: false,
+        };
         let mut cast = None;
         for (transform, place) in transforms {
             let name = transform.name();

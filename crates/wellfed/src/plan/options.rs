@@ -194,6 +194,9 @@ pub struct Options {
     pub on_device: OnDevice,
     /// Turn images upright by their EXIF orientation. Off by default, as Pillow and torchvision leave them.
     pub exif_orientation: bool,
+    /// Refuse sounds of which a float32 does not have all bits, and those without frames: what is left of PCM and FLAC, every decoder
+    /// decodes alike.
+    pub lossless: bool,
     /// Fuse and push down work. Off runs every transform by itself, for the same bits.
     pub optimize: bool,
     /// Where row indexes of JPEGs are kept. They change no pixel.
@@ -284,7 +287,7 @@ impl Options {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if they disagree.
     pub(crate) fn merged(&self, other: &Self) -> crate::Result<Self> {
-        const DECIDE: [&str; 5] = ["seed", "layout", "mode", "decode", "exif_orientation"];
+        const DECIDE: [&str; 6] = ["seed", "layout", "mode", "decode", "exif_orientation", "lossless"];
         let parts = |options: &Self| match serde_json::to_value(options) {
             Ok(serde_json::Value::Object(parts)) => Ok(parts),
             _ => Err(Error::config("options cannot be written as JSON")),
@@ -321,6 +324,7 @@ impl Default for Options {
             decode: Decoding::default(),
             on_device: OnDevice::default(),
             exif_orientation: false,
+            lossless: false,
             optimize: true,
             row_index: RowIndexing::default(),
             remote_cache: None,

@@ -427,6 +427,7 @@ fn audio(
 ) -> Result<(FieldProgram, ColumnKind)> {
     let steps = operations.into_iter().map(|planned| (planned.transform, planned.place));
     let mut program = AudioProgram::new(steps, options.optimize)?;
+    program.lossless = options.lossless;
     if let Some(note) = program.note() {
         notes.push(optimizer::Note { field: name.to_owned(), pass: "decode a part", change: note });
     }

@@ -1,4 +1,4 @@
-//! Encoded images that lie in memory one after another, as in a column of an Arrow table. Nothing is copied.
+//! Encoded images, or sounds, that lie in memory one after another, as in a column of an Arrow table. Nothing is copied.
 //!
 //! Invariant: offsets are checked against the data when the source is opened, and again when they are used, since the
 //! memory is the caller's.
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result,
-    sample::{DType, Record, Schema, Value},
+    sample::{DType, FieldKind, Record, Schema, Value},
 };
 
-/// Encoded images in memory as data. The bytes themselves are no part of a plan.
+/// Encoded images, or sounds, in memory as data. The bytes themselves are no part of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncodedImagesSpec {
@@ -25,6 +25,9 @@ pub struct EncodedImagesSpec {
     pub chunks: usize,
     /// Whether samples are (image, label).
     pub labels: bool,
+    /// Whether they are sounds, and no images. Fields: `audio` in the place of `image`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sounds: bool,
 }
 
 /// Images `data[offsets[i]..offsets[i + 1]]`, in one or more pieces. Fields: `image`, and `label` if there are labels.
@@ -75,7 +78,12 @@ impl EncodedImages {
         }
         let labels = arrays.next();
         check_labels(labels.as_ref(), spec.labels, count)?;
-        Ok(Self { spec, schema: image_schema(spec.labels), chunks, starts, labels })
+        let schema = match (spec.sounds, spec.labels) {
+            (false, labels) => image_schema(labels),
+            (true, false) => Schema::single("audio", FieldKind::Audio),
+            (true, true) => Schema::tuple([("audio", FieldKind::Audio), ("label", FieldKind::LABEL)]),
+        };
+        Ok(Self { spec, schema, chunks, starts, labels })
     }
 
     fn image(&self, index: u64) -> Option<&[u8]> {
@@ -127,6 +135,9 @@ fn check(data: &ArrayData, offsets: &ArrayData, chunk: usize) -> Result<()> {
 
 impl Source for EncodedImages {
     fn name(&self) -> String {
+        if self.spec.sounds {
+            return format!("encoded_sounds({} sounds)", self.spec.count);
+        }
         format!("encoded_images({} images)", self.spec.count)
     }
 
@@ -203,7 +214,7 @@ mod tests {
     }
 
     fn open(count: u64, chunks: &[(&[u8], &[i64])], labels: Option<&[i64]>) -> Result<EncodedImages> {
-        let spec = EncodedImagesSpec { count, chunks: chunks.len(), labels: labels.is_some() };
+        let spec = EncodedImagesSpec { count, chunks: chunks.len(), labels: labels.is_some(), sounds: false };
         let arrays = chunks.iter().flat_map(|(data, offsets)| [bytes(data), whole(offsets)]);
         EncodedImages::open(spec, arrays.chain(labels.map(whole)).collect())
     }
@@ -223,6 +234,13 @@ mod tests {
         assert_eq!(source.fetch(1, &mut record).unwrap_err().kind(), ErrorKind::Limit);
         conformance::check(&open(2, &[(b"aabbb", &[0, 2, 5])], None).unwrap());
         conformance::check(&open(0, &[], None).unwrap());
+        let spec = EncodedImagesSpec { count: 1, chunks: 1, labels: false, sounds: true };
+        let sounds = EncodedImages::open(spec, vec![bytes(b"aa"), whole(&[0, 2])]).unwrap();
+        conformance::check(&sounds);
+        assert_eq!(
+            (sounds.schema(), sounds.resident(0, 0)),
+            (&Schema::single("audio", FieldKind::Audio), Some(&b"aa"[..]))
+        );
     }
 
     #[test]
@@ -235,7 +253,7 @@ mod tests {
         assert!(message(5, (b"aa", &[0, 2])).contains("of 1 images, not 5"));
         let labels = open(1, &[(b"aa", &[0, 2])], Some(&[1, 2])).unwrap_err();
         assert!(labels.message().contains("int64 [2] instead of int64 [1]"), "{labels}");
-        let spec = EncodedImagesSpec { count: 1, chunks: 1, labels: false };
+        let spec = EncodedImagesSpec { count: 1, chunks: 1, labels: false, sounds: false };
         assert!(EncodedImages::open(spec, vec![whole(&[0, 1]), whole(&[0, 1])]).is_err());
         assert!(EncodedImages::open(spec, vec![bytes(b"a")]).is_err());
     }

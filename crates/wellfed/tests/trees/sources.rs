@@ -187,7 +187,8 @@ impl Leaf {
                     *end += image.len() as i64;
                     Some(*end)
                 }));
-                let spec = EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true };
+                let spec =
+                    EncodedImagesSpec { count: self.len as u64, chunks: 1, labels: true, sounds: false };
                 let arrays = vec![bytes(images.concat()), wholes(offsets), numbers];
                 Arc::new(EncodedImages::open(spec, arrays).unwrap())
             }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,15 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
-from . import hugging, users
+from . import hugging, sound_sets, users
 from .forms import Form, RefusalError, is_stock
 from .functions import loads_rgb
 from .hugging import Encoded, Table
 from .joint import Boxes, Follower, Lazy, Masks, coco_boxes, inner_of, mask_dtype
+from .sounds import Sounds, common_rate
 from .stamps import Stamp
 from .users import Reading
+from .values import Picture
 
 __all__ = ["Encoded", "Files", "Flat", "Leaf", "Pixels", "Stored", "flatten"]
 
@@ -82,12 +84,12 @@ class Stored:
 
 @dataclass
 class Leaf:
-    """One data set that has images: what it reads, calls and answers.
+    """One data set that has images or sounds: what it reads, calls and answers.
 
     Attributes:
         dataset: The data set itself.
-        content: Its images.
-        form: What one image is before `transform`.
+        content: Its images or sounds.
+        form: What one of them is before `transform`.
         transform: What it calls on the image; None for nothing.
         targets: What belongs to each image.
         target_transform: What it calls on that; None for nothing.
@@ -98,7 +100,7 @@ class Leaf:
     """
 
     dataset: Any
-    content: Files | Pixels | Encoded | Stored
+    content: Files | Pixels | Encoded | Stored | Sounds
     form: Form
     transform: Any
     targets: Sequence[Any]
@@ -194,7 +196,7 @@ def _flatten(dataset: Any) -> Flat:
         return Flat([leaf], None, len(leaf))
     handler = _handlers().get(kind)
     if handler is None:
-        leaf = _of_user(dataset)
+        leaf = _of_sounds(dataset) if sound_sets.is_known(dataset) else _of_user(dataset)
         return Flat([leaf], None, len(leaf))
     _check(dataset)
     leaf = handler(dataset)
@@ -564,8 +566,13 @@ def _of_user(dataset: Any) -> Leaf:
         why, change = (why, change) if change else (refused.why, refused.change)
         raise RefusalError(why, change, refused.refusal) from None
     picture = reading.picture
-    content: Files | Pixels | Encoded
-    if isinstance(images, Encoded):
+    content: Files | Pixels | Encoded | Sounds
+    form = reading.form
+    if not isinstance(picture, Picture):
+        assert isinstance(images, list)
+        content = Sounds(images)
+        form = _with_rate(form, content)
+    elif isinstance(images, Encoded):
         content = images
     elif isinstance(images, list):
         content = Files(images, picture.reader != "pillow", picture.turned)
@@ -574,13 +581,26 @@ def _of_user(dataset: Any) -> Leaf:
     return Leaf(
         dataset,
         content,
-        reading.form,
+        form,
         reading.transform,
         (),
         None,
         reading=reading,
         follows=reading.follows,
     )
+
+
+def _of_sounds(dataset: Any) -> Leaf:
+    reading, sounds = sound_sets.read(dataset)
+    if len(dataset) != len(sounds):
+        raise RefusalError(f"has {len(sounds)} sounds, but {len(dataset)} samples")
+    form = _with_rate(reading.form, sounds)
+    return Leaf(dataset, sounds, form, None, (), None, reading=reading)
+
+
+def _with_rate(form: Form, sounds: Sounds) -> Form:
+    """The form with the sample rate that sounds have."""
+    return replace(form, rate=common_rate(sounds))
 
 
 def _hugging(dataset: Any) -> Leaf:
@@ -591,8 +611,11 @@ def _hugging(dataset: Any) -> Leaf:
     return leaf_of_rows(dataset, known.content, known.reading)
 
 
-def leaf_of_rows(dataset: Any, content: Encoded | list[str], reading: Reading) -> Leaf:
-    """Images of a table, and what functions of the user make of its rows."""
+def leaf_of_rows(dataset: Any, content: Encoded | list[str] | Sounds, reading: Reading) -> Leaf:
+    """Images or sounds of a table, and what functions of the user make of its rows."""
+    if isinstance(content, Sounds):
+        form = _with_rate(reading.form, content)
+        return Leaf(dataset, content, form, reading.transform, (), None, reading=reading)
     files = Files(content, turned=True) if isinstance(content, list) else content
     return Leaf(dataset, files, reading.form, reading.transform, (), None, reading=reading)
 

@@ -20,6 +20,9 @@ from . import several
 from .datasets import Encoded, Files, Leaf, Pixels, Stored
 from .forms import Chain, Form, RefusalError
 from .joint import Boxes, Masks, Outcome, engine_rows
+from .sounds import Sounds, source_of_sounds
+from .sounds import unread as unread_sounds
+from .spectra import is_sound
 
 __all__ = ["Engine", "Memory", "accepts_for", "mapped", "memory_of", "source_of"]
 
@@ -91,6 +94,11 @@ def source_of(leaves: list[Leaf], memory: Memory | None = None) -> wf.Dataset:
         RefusalError: They cannot be one.
     """
     contents = [leaf.content for leaf in leaves]
+    sounds = [content for content in contents if isinstance(content, Sounds)]
+    if sounds:
+        if len(sounds) < len(contents):
+            raise RefusalError("its parts mix sounds and images")
+        return source_of_sounds(sounds)
     modes: set[Any] = {"RGB" if leaf.form.mode == "any" else leaf.form.mode for leaf in leaves}
     if len(modes) > 1:
         raise RefusalError("its parts mix colour and grey images")
@@ -150,6 +158,8 @@ def memory_of(leaves: list[Leaf]) -> Memory | None:
 
 def unread(leaf: Leaf) -> int:
     """How many files have names of formats that the engine does not read."""
+    if isinstance(leaf.content, Sounds):
+        return unread_sounds(leaf.content)
     if isinstance(leaf.content, Encoded):
         return leaf.content.unread if leaf.table is None else 0
     if not isinstance(leaf.content, Files):
@@ -169,6 +179,8 @@ def unread(leaf: Leaf) -> int:
 
 def accepts_for(leaf: Leaf) -> Callable[[list[T.Transform]], None]:
     """What raises where the engine does not take transforms on images such as those of `leaf`."""
+    if is_sound(leaf.form):
+        return _accepts_all
     sized = isinstance(leaf.content, Pixels) and len(leaf.content) > 0
     shape: tuple[int, ...] = (64, 64) if leaf.form.mode == "L" else (64, 64, 3)
     order = "hwc"
@@ -179,6 +191,10 @@ def accepts_for(leaf: Leaf) -> Callable[[list[T.Transform]], None]:
         _try(shape, order, sized, tuple(transforms))
 
     return accepts
+
+
+def _accepts_all(transforms: list[T.Transform]) -> None:
+    """Of sounds it is known what stands where: each transform is looked at with what comes before it."""
 
 
 @functools.lru_cache(256)

@@ -18,6 +18,7 @@ from .._order import sees_nothing
 from .._workers.threads import in_threads
 from .forms import Line, name_of
 from .plan import Plan
+from .spectra import is_sound
 
 __all__ = ["explain", "outlook"]
 
@@ -45,7 +46,10 @@ def explain(loader: Any, plan: Plan) -> str:
             )
         )
     wide = max(len(row[1]) for row in rows)
-    text = [f"{type(loader).__name__}, {_HEADS[plan.kind]}"]
+    head = _HEADS[plan.kind]
+    if plan.flat is not None and any(is_sound(leaf.form) for leaf in plan.flat.leaves):
+        head = head.replace("images", "sounds")
+    text = [f"{type(loader).__name__}, {head}"]
     text += [f"  {kind:<7} {part:<{min(wide, 60)}}  {words}".rstrip() for kind, part, words in rows]
     changes = [line for _, line in plan.lines if not line.native and line.change]
     if changes:

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-Kind = Literal["pil", "tensor", "image", "array", "chw array"]
+Kind = Literal["pil", "tensor", "image", "array", "chw array", "waveform", "mono", "samples", "spectrum"]
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,15 @@ class Form:
 
     Attributes:
         kind: ``"pil"`` a Pillow image, ``"tensor"`` a plain CHW tensor, ``"image"`` a ``tv_tensors.Image``, ``"array"``
-            a NumPy array HWC, ``"chw array"`` one with channels first.
+            a NumPy array HWC, ``"chw array"`` one with channels first. Of sounds, ``"waveform"`` and ``"spectrum"``
+            tensors with channels first, ``"mono"`` a tensor without a side for them, and ``"samples"`` a NumPy array.
         dtype: Name of the element type.
         mode: Pillow's mode: ``"RGB"``, ``"L"``, or ``"any"`` for that of each file.
         sized: Whether all samples have one size by now.
         crops: How many crops of an image lie one behind the other; 0 for the image itself.
         exact: Whether only equal pixels will do, also where torchvision resamples tensors, which the engine does in
             Pillow's way.
+        rate: Of sounds, their sample rate, Hz; 0 if that is not known, `sounds.SEVERAL` if they have not all the same.
     """
 
     kind: Kind = "pil"
@@ -53,6 +55,7 @@ class Form:
     sized: bool = False
     exact: bool = False
     crops: int = 0
+    rate: int = 0
 
     def turned(self, kind: Kind, dtype: str | None = None) -> Form:
         """The same image as another kind."""
@@ -60,14 +63,14 @@ class Form:
 
     def build(self, value: torch.Tensor) -> Any:
         """What Python expects, from a sample of the engine: HWC for Pillow images and arrays, else CHW."""
-        if self.kind == "tensor":
+        if self.kind in ("tensor", "waveform", "mono", "spectrum"):
             return value
         if self.kind == "image":
             from torchvision.tv_tensors import Image
 
             return Image(value)
         array = value.numpy()
-        if self.kind in ("array", "chw array"):
+        if self.kind in ("array", "chw array", "samples"):
             return array
         import PIL.Image
 
@@ -87,7 +90,13 @@ class Form:
             "image": "a tv_tensors.Image",
             "array": "an array",
             "chw array": "an array with channels first",
+            "waveform": "a waveform",
+            "mono": "a waveform of one channel",
+            "samples": "an array of samples",
+            "spectrum": "a spectrum",
         }
+        if self.kind in ("waveform", "mono", "samples", "spectrum"):
+            return what[self.kind]
         return what[self.kind] if self.kind == "pil" else f"{what[self.kind]} of {self.dtype}"
 
 
@@ -174,7 +183,7 @@ class Chain:
 
 
 _HOUSES = frozenset(
-    {"torch", "torchvision", "albumentations", "datasets", "timm", "transformers", "builtins"}
+    {"torch", "torchaudio", "torchvision", "albumentations", "datasets", "timm", "transformers", "builtins"}
 )
 
 

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from . import users
 from .encoded import Encoded
 from .forms import Form, RefusalError, is_stock
+from .sounds import Mono, Sounds
 from .users import Reading
-from .values import INDEX, Column, Namespace, Picture, Row
+from .values import INDEX, Column, Known, Namespace, Picture, Row, Sound
 from .values import Table as Cells
 
 __all__ = [
@@ -114,7 +115,7 @@ class Transformed:
         reading: What the function does.
     """
 
-    content: Encoded | list[str]
+    content: Encoded | list[str] | Sounds
     reading: Reading
 
 
@@ -134,6 +135,9 @@ def read_transformed(dataset: Any) -> Transformed:
     function = dataset.format["format_kwargs"]["transform"]
     if set(dataset.format["format_kwargs"]) != {"transform"}:
         raise RefusalError("its format has other arguments than a transform")
+    audio = [name for name in columns if type(dataset.features[name]).__name__ == "Audio"]
+    if audio:
+        return _read_sounds(dataset, columns, audio, function)
     image, cells_of = cells(dataset, columns)
 
     def rows(names: Namespace) -> Cells:
@@ -141,6 +145,36 @@ def read_transformed(dataset: Any) -> Transformed:
 
     reading = users.read_rows(function, rows, len(dataset.data))
     return Transformed(content_of(dataset, image, reading), reading)
+
+
+def _read_sounds(dataset: Any, columns: list[str], audio: list[str], function: Any) -> Transformed:
+    """A data set with one column of sounds, and what its function does to rows.
+
+    Raises:
+        RefusalError: It does what the engine cannot.
+    """
+    import datasets
+
+    if not hasattr(datasets.config, "TORCHCODEC_AVAILABLE"):
+        raise RefusalError("sounds are decoded in another way by this version of datasets")
+    name, feature = audio[0], dataset.features[audio[0]]
+    rate = feature.sampling_rate
+    if len(audio) > 1 or not feature.decode or feature.num_channels is not None:
+        raise RefusalError("it has several columns of sounds, or one that is decoded in another way")
+    if type(rate) is not int or feature.stream_index is not None:
+        raise RefusalError("the sample rate of its sounds is not known", "Audio(sampling_rate=16000)")
+    # What `datasets` decodes: it is asked for its items by their names.
+    cell = Cells({"array": Sound(INDEX).after(Mono()), "sampling_rate": Known(rate)})
+
+    def rows(names: Namespace) -> Cells:
+        others = {other: Row(_values(dataset, other, names)) for other in columns if other != name}
+        return Cells({other: Column(cell if other == name else others[other]) for other in columns})
+
+    reading = users.read_rows(function, rows, len(dataset.data), sounds=True)
+    content = _content(dataset, name)
+    if isinstance(content, Encoded):
+        return Transformed(Sounds([], rate, content), reading)
+    return Transformed(Sounds(content, rate), reading)
 
 
 def cells(dataset: Any, columns: list[str]) -> tuple[str, Callable[[Namespace], dict[str, Any]]]:
@@ -157,7 +191,7 @@ def cells(dataset: Any, columns: list[str]) -> tuple[str, Callable[[Namespace], 
 def content_of(dataset: Any, image: str, reading: Reading) -> Encoded | list[str]:
     """The images of a column: encoded, or the paths of their files."""
     content = _content(dataset, image)
-    if isinstance(content, Encoded):
+    if isinstance(content, Encoded) and isinstance(reading.picture, Picture):
         _looked_through(content, reading.picture.mode)
     return content
 
@@ -220,7 +254,7 @@ def _encoded(dataset: Any, name: str) -> Encoded:
     for chunk in chunks:
         content = chunk.field("bytes")
         if chunk.null_count or content.null_count:
-            raise RefusalError("its images are paths of files, not bytes")
+            raise RefusalError("its files are paths, not bytes")
         wide = str(content.type) == "large_binary"
         _, places, data = content.buffers()
         first = chunk.offset + content.offset if len(content) != len(chunk) else content.offset

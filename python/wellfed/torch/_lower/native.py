@@ -195,11 +195,12 @@ class NativeSource(EngineLoaders):
 
     def tried(self) -> str:
         """What the engine has to say against samples such as the first, a middle and the last one."""
-        for row in sorted({0, self.length // 2, self.length - 1}):
+        for index in sorted({0, self.length // 2, self.length - 1}):
+            row = index if self.rows is None else int(self.rows[index])
             try:
                 self._source._native.sample(row, 0)
             except wf.WellfedError as error:
-                return f"sample {row}: {str(error).partition(chr(10))[0]}"
+                return f"sample {index}: {str(error).partition(chr(10))[0]}"
         return ""
 
     def refresh(self) -> None:
@@ -238,7 +239,13 @@ class NativeSource(EngineLoaders):
                 return self._assembly.batch([*map(self.convert, columns)], rows)
             except Exception as error:  # The data set may expect it, or says more of it.
                 return self.make_in_python(given, error)
-        image: torch.Tensor = self.convert(columns[0])
+        image: Any = self.convert(columns[0])
+        if isinstance(image, list) and self._batched:
+            # Sounds that may differ in length.
+            try:
+                image = torch.stack(image)
+            except RuntimeError as error:
+                return self.make_in_python(given, error)
         if self._outcome is not None:
             masks = self._outcome.build_mask(self.convert(columns[1]))
             if self._batched:

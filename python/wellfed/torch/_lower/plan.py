@@ -35,6 +35,8 @@ from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator, labels_of
 from .shards import Examples, Shards, ShardStream, flat_of, lookups_of, read_alike
+from .sounds import FORMATS as FORMATS_OF_SOUNDS
+from .spectra import is_sound
 from .stream import Stream, StreamIterator, stream_of
 from .tensors import Rows
 from .together import puts_together
@@ -424,6 +426,10 @@ def _stays(line: Line, why: str) -> Line:
 _FORMATS = "JPEG, PNG, GIF, PPM or WebP"
 
 
+def _formats(flat: Flat) -> str:
+    return FORMATS_OF_SOUNDS if any(is_sound(leaf.form) for leaf in flat.leaves) else _FORMATS
+
+
 def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
     dataset = loader.dataset
     lines: Lines = []
@@ -447,20 +453,21 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
         return _python(dataset, "its samples have several images", "", [_in_python(line) for line in lines])
     foreign, files = sum(map(unread, flat.leaves)), sum(len(leaf) for leaf in flat.leaves)
     if flat.length == 0 or 2 * foreign > files:
+        formats = _formats(flat)
         why = (
             "it is empty"
             if not flat.length
-            else f"{foreign} of {files} files have other formats than {_FORMATS}"
+            else f"{foreign} of {files} files have other formats than {formats}"
         )
         return _python(
-            dataset, why, f"files of {_FORMATS}" if flat.length else "", [_in_python(line) for line in lines]
+            dataset, why, f"files of {formats}" if flat.length else "", [_in_python(line) for line in lines]
         )
 
     theirs = custom if mixing is None and stacked is None else None
     obstacle = _obstacle(loader, flat, chains, theirs, foreign)
     if obstacle is None and stacked is not None:
         # torch.stack takes tensors only, where default_collate takes arrays as well.
-        taken = chains[0].form.kind in ("tensor", "image") or stacked.arrays
+        taken = chains[0].form.kind in ("tensor", "image", "waveform", "mono", "spectrum") or stacked.arrays
         fits = stacked.dtype in (None, chains[0].form.dtype)
         obstacle = None if taken and fits and _of_classes(flat) else custom
     if obstacle is None and mixing is not None:
@@ -471,6 +478,10 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
         except (RefusalError, WellfedError) as e:
             obstacle = Line(_name(dataset), False, str(e).partition("\n")[0])
         else:
+            # What sounds are is not known by the names of their files.
+            why_not = native_source.tried() if is_sound(chains[0].form) else ""
+            if why_not:
+                return _python(dataset, why_not, "", [_in_python(line) for line in lines])
             if stacked is not None and custom is not None:
                 native_source.put = stacked
                 lines = [*lines[:-1], ("collate", Line(custom.part, True, "stacked by the engine"))]
@@ -507,7 +518,8 @@ def _decide(loader: Any, flat: Flat, chains: list[Chain]) -> Plan:
             source_of([leaf])
     except (RefusalError, WellfedError) as e:
         return _python(dataset, str(e).partition("\n")[0], "", [_in_python(line) for line in lines])
-    note = "images are made by the engine one by one, in worker processes if there are any"
+    made = "sounds" if is_sound(chains[0].form) else "images"
+    note = f"{made} are made by the engine one by one, in worker processes if there are any"
     head = [("data", Line(_name(dataset), True, note))]
     if obstacle.part not in (line.part for _, line in lines):
         head.append(("batches", obstacle))
@@ -556,14 +568,17 @@ def _obstacle(loader: Any, flat: Flat, chains: list[Chain], custom: Line | None,
         return Line(
             "files",
             False,
-            f"{foreign} files have other formats than {_FORMATS}; Python reads those",
-            f"files of {_FORMATS}",
+            f"{foreign} files have other formats than {_formats(flat)}; Python reads those",
+            f"files of {_formats(flat)}",
         )
     if not together and not several.sized(chains[0]):
         return Line("masks", False, "masks or other images may differ in size", "Resize((h, w)) on both")
     if not together and not form.sized and any(map(leaves_size_open, first.native)):
         why = "images differ in size, which cannot be stacked"
         return Line("images", False, why, "collate_fn=lambda batch: tuple(zip(*batch)), or a crop")
+    # Of sounds the engine gives a list, which is stacked behind it.
+    if is_sound(form):
+        return None
     if not together and not form.sized and (loader.batch_size == 1 or not _plain_batches(loader)):
         return Line("batches", False, "sizes may differ from batch to batch", "Resize((h, w)) or a crop")
     return None
@@ -606,6 +621,8 @@ _OF_SEEDING = frozenset(
 def _unmixed(flat: Flat, chains: list[Chain]) -> Line | None:
     """What keeps batches from being mixed after the engine has made them: only images and labels are."""
     pairs = all(leaf.reading is None or leaf.reading.layout.is_pair for leaf in flat.leaves)
+    if any(is_sound(leaf.form) for leaf in flat.leaves):
+        return Line("batches", False, "a collate function mixes sounds")
     if flat.leaves[0].table is not None or not pairs or any(chain.outcome is not None for chain in chains):
         return Line("batches", False, "a collate function mixes what is not images and labels")
     if any(chain.form.crops for chain in chains):

@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from .unknown import UnknownError
-from .values import INDEX, Boxes, Column, File, Group, Known, Mask, Picture, Table, Value, is_plain
+from .values import INDEX, Boxes, Column, File, Group, Known, Mask, Picture, Sound, Table, Value, is_plain
 
 __all__ = [
     "COMPARISONS",
@@ -109,7 +109,7 @@ def is_same(one: Value, other: Value) -> bool | None:
     """Whether two values are one object, where that can be told."""
     if isinstance(one, Known) and isinstance(other, Known):
         return one.value is other.value
-    fresh = (Picture, Mask, Boxes, Group, Table, File)
+    fresh = (Picture, Sound, Mask, Boxes, Group, Table, File)
     for value, given in ((one, other), (other, one)):
         # What is made anew is no object that was there before; nor is an index None.
         if isinstance(value, fresh) and isinstance(given, Known):

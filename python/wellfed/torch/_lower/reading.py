@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import beside, calculating, drawn, frames, lmdbs, questions, vocabulary
+from . import beside, calculating, drawn, extractors, frames, lmdbs, questions, sounds, vocabulary
+from .extractors import is_extractor
 from .processors import is_processor, settings
 from .unknown import UnknownError
 from .values import (
@@ -41,6 +42,7 @@ from .values import (
     Picture,
     Row,
     Side,
+    Sound,
     Stack,
     Stored,
     Table,
@@ -241,6 +243,8 @@ class Reader:
         }
 
     def _branch(self, test: ast.expr, body: list[ast.stmt], orelse: list[ast.stmt]) -> Value | None:
+        if not orelse and sounds.branch(self._frames[-1], test, body, self._value, self._block):
+            return None
         asked = self._asks_for_mode(test)
         if asked is not None:
             # if image.mode != "RGB": image = image.convert("RGB"), which changes nothing where it is that.
@@ -912,6 +916,8 @@ class Reader:
             return owner
         if isinstance(owner, Stack) and name == "squeeze" and arguments == [Known(0)] and not named:
             return owner.item
+        if isinstance(owner, Sound):
+            return sounds.method(owner, name, arguments, named)
         if isinstance(owner, Table | Group | File | Boxes | Side):
             raise UnknownError(f"{name} of {vocabulary.word(owner)} is not known")
         if isinstance(owner, Known) and (not is_plain(owner.value) or name not in vocabulary.METHODS):
@@ -943,6 +949,9 @@ class Reader:
         if is_processor(function):
             self.seen.append((lambda: settings(function), settings(function)))
             return vocabulary.processed(function, arguments, named)
+        if is_extractor(function):
+            self.seen.append((lambda: extractors.settings(function), extractors.settings(function)))
+            return extractors.extracted(function, arguments, named)
         made = lmdbs.environment(function, arguments, named) or vocabulary.called(
             self._functions, function, arguments, named
         )
@@ -964,7 +973,7 @@ class Reader:
             (given, *others) = parts or [Known(None)]
             same = not others and vocabulary.keeps(function)
             return Row(text, given.rows if same and isinstance(given, Row) else None, cells)
-        pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture)]
+        pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture | Sound)]
         if isinstance(function, MethodType) and type(function.__func__) is FunctionType:
             plain, first = function.__func__, [Known(function.__self__)]
         elif type(function) is FunctionType:

@@ -29,6 +29,7 @@ from .joint import lower_joint
 from .own import is_own, lower_own
 from .processors import Processed, lower_processed
 from .resampling import different_tensors
+from .spectra import is_sound, lower_sound
 from .values import Joint, Picture
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def lower_leaf(leaf: Leaf, accepts: Accepts) -> Chain:
         chain = _lower_transform(leaf.transform, leaf.form, accepts)
         assert leaf.reading is not None
         first = leaf.reading.picture
+        assert isinstance(first, Picture)
         if isinstance(follows, several.Images):
             several.lower_images(chain, follows, first, lambda picture: _by_steps(leaf, picture, first))
         else:
@@ -221,6 +223,8 @@ def lower_one(leaf: Any, form: Form) -> Step:
     """
     from . import albumentations, timm
 
+    if is_sound(form):
+        return lower_sound(leaf, form)
     if isinstance(leaf, albumentations.Leaf):
         return albumentations.lower_leaf(leaf, form)
     if isinstance(leaf, Crops):

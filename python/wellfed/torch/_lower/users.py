@@ -26,7 +26,7 @@ from .forms import Form, Refusal, RefusalError, Steps
 from .joint import Lazy
 from .lmdbs import Entries
 from .reading import Reader, UnknownError
-from .values import INDEX, Column, Example, Group, Joint, Kept, Namespace, Picture, Row, Table, Value
+from .values import INDEX, Column, Example, Group, Joint, Kept, Namespace, Picture, Row, Sound, Table, Value
 from .vocabulary import is_finished
 
 if TYPE_CHECKING:
@@ -211,14 +211,14 @@ class Reading:
     """What was read of a data set.
 
     Attributes:
-        picture: How they are read, and what is called on them.
+        picture: How images are read, and what is called on them; or sounds.
         layout: What a sample is.
         seen: What was looked at, with the values that it had then.
         same_paths: Whether the files are still the same ones, where that is not known from what was looked at.
         follows: What the engine makes beside the image, as `several` has it.
     """
 
-    picture: Picture
+    picture: Picture | Sound
     layout: Layout | several.Sample
     seen: list[tuple[Callable[[], Any], Any]]
     same_paths: Callable[[], bool] | None = None
@@ -238,6 +238,8 @@ class Reading:
     @property
     def form(self) -> Form:
         """What an image is before its transforms."""
+        if isinstance(self.picture, Sound):
+            return Form("waveform", "float32")
         kinds: dict[str, Any] = {"pil": "pil", "array": "array", "chw": "tensor"}
         return Form(
             kinds[self.picture.before or self.picture.kind],
@@ -321,7 +323,7 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8] | Enc
     try:
         length = len(dataset)
         found: list[Any] = []
-        if picture.array is None:
+        if isinstance(picture, Sound) or picture.array is None:
             found = _found_files(reader, picture, length)
         layout = _laid_out(reader, shape, length)
     except RefusalError:
@@ -329,20 +331,20 @@ def read(dataset: Any) -> tuple[Reading, list[str] | npt.NDArray[np.uint8] | Enc
     except Exception as error:
         # It may be for some samples only, of which it is told when they are asked for.
         raise RefusalError(f"Python code (one of its samples raises {type(error).__name__})") from None
-    if picture.array is not None:
+    if isinstance(picture, Picture) and picture.array is not None:
         if length > len(picture.array):
             raise RefusalError(f"Python code: it has {length} samples, but {len(picture.array)} images")
         return Reading(picture, layout, reader.seen), picture.array[:length]
     again = None if reader.names.settled else lambda: _found_files(reader, picture, length) == found
     reading = Reading(picture, layout, reader.seen, again)
-    if picture.encoded:
+    if isinstance(picture, Picture) and picture.encoded:
         return reading, encoded(found, picture.reader == "opencv", picture.turned)
     return reading, found
 
 
-def _found_files(reader: Reader, picture: Picture, length: int) -> list[Any]:
-    """The paths of all images, or the bytes of their files."""
-    if picture.encoded:
+def _found_files(reader: Reader, picture: Picture | Sound, length: int) -> list[Any]:
+    """The paths of all images or sounds, or the bytes of their files."""
+    if isinstance(picture, Picture) and picture.encoded:
         return gathered(reader.names.function(picture.path.text), length)
     return _evaluated(reader, picture.path, length)
 
@@ -376,13 +378,16 @@ def _read_several(reader: Reader, made: Value, dataset: Any) -> tuple[Reading, l
     ), found.paths
 
 
-def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) -> Reading:
+def read_rows(
+    function: Any, rows: Callable[[Namespace], Table], length: int, sounds: bool = False
+) -> Reading:
     """Reads a function that is given rows as lists by name, and gives such rows.
 
     Args:
         function: What is called.
         rows: What it is called on.
         length: How many rows there are in all.
+        sounds: Whether they have sounds, and no images.
 
     Raises:
         RefusalError: It does more than the engine can.
@@ -391,7 +396,7 @@ def read_rows(function: Any, rows: Callable[[Namespace], Table], length: int) ->
     def made(reader: Reader) -> dict[str, Value]:
         return _cells(_table(reader.call(function, [rows(reader.names)])).items)
 
-    return _read_cells(made, "its transform (set_transform)", length)
+    return _read_cells(made, "its transform (set_transform)", length, sounds)
 
 
 def read_examples(steps: Sequence[Step], example: Callable[[Namespace], Example], length: int) -> Reading:
@@ -438,7 +443,9 @@ def _cells(columns: Mapping[str, Value]) -> dict[str, Value]:
     return cells
 
 
-def _read_cells(made: Callable[[Reader], dict[str, Value]], what: str, length: int) -> Reading:
+def _read_cells(
+    made: Callable[[Reader], dict[str, Value]], what: str, length: int, sounds: bool = False
+) -> Reading:
     """What rows are made of, by their columns."""
     reader = Reader()
     try:
@@ -450,7 +457,8 @@ def _read_cells(made: Callable[[Reader], dict[str, Value]], what: str, length: i
         images = {name: cell for name, cell in cells.items() if isinstance(cell, Picture)}
         bare = tuple(name for name, image in images.items() if image.kind == "pil" and not image.steps)
         left = bare if len(images) == len(bare) + 1 else ()
-        picture, shape = _found(Table({name: cell for name, cell in cells.items() if name not in left}))
+        rest = Table({name: cell for name, cell in cells.items() if name not in left})
+        picture, shape = _found_sound(rest) if sounds else _found_image(rest)
     except UnknownError as unknown:
         raise RefusalError(f"{what} is Python code ({unknown})") from None
     except RefusalError:
@@ -483,15 +491,31 @@ def _shape(made: Value) -> _Shape:
     return "alone", (0,), [made]
 
 
-def _found(made: Value) -> tuple[Picture, _Shape]:
-    """The one image of a sample, and the sample."""
+def _found(made: Value) -> tuple[Picture | Sound, _Shape]:
+    """The one image or sound of a sample, and the sample."""
     shape = _shape(made)
-    pictures = [value for value in shape[2] if isinstance(value, Picture)]
+    pictures = [value for value in shape[2] if isinstance(value, Picture | Sound)]
     if len(pictures) != 1:
         raise UnknownError(NO_IMAGE if not pictures else "its samples have several images")
-    if not is_finished(pictures[0]):
+    if isinstance(pictures[0], Picture) and not is_finished(pictures[0]):
         raise UnknownError("its images are of a kind that is not known")
     return pictures[0], shape
+
+
+def _found_image(made: Value) -> tuple[Picture, _Shape]:
+    """The one image of a sample, which is no sound, and the sample."""
+    picture, shape = _found(made)
+    if not isinstance(picture, Picture):
+        raise UnknownError("its samples are sounds")
+    return picture, shape
+
+
+def _found_sound(made: Value) -> tuple[Sound, _Shape]:
+    """The one sound of a row, and the row."""
+    sound, shape = _found(made)
+    if not isinstance(sound, Sound) or sound.path != INDEX:
+        raise UnknownError("its rows have other images or sounds")
+    return sound, shape
 
 
 def _evaluated(reader: Reader, path: Row, length: int) -> list[str]:
@@ -518,7 +542,7 @@ def laid_out_lazily(reader: Reader, made: Value, length: int) -> tuple[Picture, 
         UnknownError: There is no image, or several.
         RefusalError: It takes long to evaluate.
     """
-    picture, shape = _found(made)
+    picture, shape = _found_image(made)
     return picture, _laid_out(reader, shape, length, lazily=True)
 
 
@@ -533,7 +557,7 @@ def laid_out_alone(
         RefusalError: There is one.
     """
     shape = _shape(made)
-    if any(isinstance(value, Picture) for value in shape[2]):
+    if any(isinstance(value, Picture | Sound) for value in shape[2]):
         raise RefusalError("Python code: its samples have images")
     if any(isinstance(value, Entries) for value in reader.names.names.values()):
         # Measured: a third slower than its own code, as each step of an expression asks what it is given.
@@ -543,10 +567,13 @@ def laid_out_alone(
 
 def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False, live: bool = False) -> Layout:
     kind, keys, values = shape
-    image = next((key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture)), _NONE)
+    made_by_engine = (
+        key for key, value in zip(keys, values, strict=True) if isinstance(value, Picture | Sound)
+    )
+    image = next(made_by_engine, _NONE)
     others: list[Sequence[Any]] = []
     for value in values:
-        if isinstance(value, Picture):
+        if isinstance(value, Picture | Sound):
             continue
         text = reader.names.text(value)
         if text is None:
@@ -556,6 +583,9 @@ def _laid_out(reader: Reader, shape: _Shape, length: int, lazily: bool = False, 
             others.append(Rows(reader.names.function(text), rows, length))
             continue
         made = reader.names.function(text)
+        if isinstance(value, Row) and value.of_file:
+            others.append(Lazy(length, made))
+            continue
         table = None if lazily or image is not _NONE else frames.table(value, length, made, live)
         if table is not None:
             others.append(Rows(made, table, length))

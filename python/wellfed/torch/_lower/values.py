@@ -44,6 +44,7 @@ __all__ = [
     "Row",
     "Side",
     "Sliced",
+    "Sound",
     "Stack",
     "Stored",
     "Table",
@@ -71,11 +72,13 @@ class Row:
         text: The expression.
         rows: An array or a tensor of which it is the row at ``index``, or a copy of that, if it is one.
         cells: What is taken of the row of a table, as `frames` has it, if it is that.
+        of_file: Whether a file is opened for it, so that nobody is to ask for those of all samples.
     """
 
     text: str
     rows: Any = field(default=None, compare=False)
     cells: Any = field(default=None, compare=False)
+    of_file: bool = field(default=False, compare=False)
 
 
 INDEX = Row("index")
@@ -114,6 +117,25 @@ class Picture:
     def after(self, step: Any) -> Picture:
         """The image that `step` makes of it."""
         return replace(self, steps=(*self.steps, step), kind="made", before=self.before or self.kind)
+
+
+@dataclass(frozen=True)
+class Sound:
+    """The waveform of a sound, and what was done to it.
+
+    Attributes:
+        path: Where its file is.
+        steps: Transforms that were called on it, in order.
+        rate: The sample rate of its file, as `torchaudio.load` gives it; None if that is not known.
+    """
+
+    path: Row
+    steps: tuple[Any, ...] = ()
+    rate: Row | None = None
+
+    def after(self, step: Any) -> Sound:
+        """The sound that `step` makes of it."""
+        return replace(self, steps=(*self.steps, step))
 
 
 @dataclass(frozen=True)
@@ -362,6 +384,7 @@ Value = (
     Known
     | Row
     | Picture
+    | Sound
     | Mask
     | Boxes
     | Side

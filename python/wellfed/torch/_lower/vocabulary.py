@@ -21,9 +21,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from wellfed import transforms as T
-from wellfed._accelerate import opencv, torchvision_io
+from wellfed._accelerate import opencv, sounds, torchvision_io
 
 from . import beside, calculating, drawn
+from . import sounds as of_sounds
 from .albumentations import Albumentations
 from .encoded import MOST_IN_MEMORY
 from .forms import ChannelsFirst, name_of
@@ -47,6 +48,7 @@ from .values import (
     Row,
     Side,
     Sliced,
+    Sound,
     Stack,
     Stored,
     Table,
@@ -213,6 +215,8 @@ def word(value: Any) -> str:
     """What a value is called in a sentence."""
     if isinstance(value, Picture):
         return "an image"
+    if isinstance(value, Sound):
+        return "a sound"
     if isinstance(value, File):
         return "a file"
     if isinstance(value, Row):
@@ -378,14 +382,20 @@ def method(picture: Picture | Mask, name: str, arguments: list[Value], named: di
     raise UnknownError(f"{name}() of an image is not known")
 
 
-def transformed(picture: Picture, function: Any, name: str | None) -> Value:
-    """What an object that is called on an image makes of it.
+def transformed(picture: Picture | Sound, function: Any, name: str | None) -> Value:
+    """What an object that is called on an image or a sound makes of it.
 
     Args:
-        picture: The image.
+        picture: The image or sound.
         function: What is called.
-        name: Of the argument that the image is; None if it has none.
+        name: Of the argument that it is; None if it has none.
     """
+    if isinstance(picture, Sound):
+        if name is not None or isinstance(function, type):
+            raise UnknownError(f"calls {name_of(function)}, which is not known")
+        if isinstance(function, of_sounds.Resampler):
+            return of_sounds.resampled(picture, function.rate, Known(function.new))
+        return picture.after(function)
     if not is_finished(picture):
         raise UnknownError(f"calls {name_of(function)} on an image that is not known there")
     if getattr(type(function), "__module__", "").partition(".")[0] == "albumentations":
@@ -462,7 +472,13 @@ def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
         text: Writes a value of a sample as an expression.
     """
     found: dict[int, _Handler] = {}
-    for module, name, handler in (*_KNOWN, ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text))):
+    with_text = (
+        ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text)),
+        ("torchaudio", "load", of_sounds.loaded(text)),
+        ("torchaudio.transforms", "Resample", of_sounds.resampler),
+        ("torch", "mean", of_sounds.mean),
+    )
+    for module, name, handler in (*_KNOWN, *with_text):
         function: Any = sys.modules.get(module)
         for part in name.split("."):
             function = getattr(function, part, None)
@@ -471,6 +487,10 @@ def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
         ours = house == "wellfed" or house == module.partition(".")[0]
         if function is not None and (ours or type(function) is BuiltinFunctionType):
             found[id(function)] = handler
+    # Scripts may have imported it before it was replaced.
+    original = sounds.original_of("torchaudio")
+    if original is not None:
+        found[id(original)] = of_sounds.loaded(text)
     return found
 
 

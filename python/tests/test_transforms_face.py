@@ -13,12 +13,19 @@ import torch
 from torchvision.transforms import v2
 
 import wellfed as wf
-from wellfed import _audio
+from wellfed import _audio, _effects, _recordings
 from wellfed import transforms as T
 from wellfed._passes import Pipeline
 
 # Transforms of sounds are held against torchaudio, in test_audio.py.
-OTHERS = {"AutoAugmentPolicy", "InterpolationMode", "Transform", *_audio.__all__}
+OTHERS = {
+    "AutoAugmentPolicy",
+    "InterpolationMode",
+    "Transform",
+    *_audio.__all__,
+    *_effects.__all__,
+    *_recordings.__all__,
+}
 NAMES = [n for n in T.__all__ if n not in OTHERS]
 
 EXAMPLES = [

@@ -1,100 +1,33 @@
-"""Transforms of sounds, with torchaudio's names, parameters, defaults and values.
+"""Transforms of sounds that make spectra, or work on them, with torchaudio's names, parameters, defaults and values.
 
 Parameters are those of ``torchaudio.transforms`` (2.11) where it has a transform of the name. What it has not is said
 at the class. A sound is float32 ``[channels, frames]`` with values from -1 to 1; a spectrum ``[channels, bins,
-frames]``.
+frames]``. Those of waveforms are in `_effects`.
 """
 
 from __future__ import annotations
 
-import json
-import numbers
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from . import _arguments as check
-from . import _native
-from ._transform import Transform
+from ._sound_transform import WindowFn, _SoundTransform, optional, real, window
 
 __all__ = [
     "LFCC",
     "MFCC",
     "AmplitudeToDB",
-    "Fade",
     "FrequencyMasking",
     "KaldiFbank",
     "KaldiMFCC",
+    "MelScale",
     "MelSpectrogram",
-    "PadOrTrim",
-    "RandomSegment",
-    "Resample",
+    "SpecAugment",
     "Spectrogram",
     "TimeFirst",
     "TimeMasking",
-    "ToMono",
-    "Vol",
     "WhisperLogMel",
 ]
-
-WindowFn = str | Callable[..., Any] | None
-
-
-class _SoundTransform(Transform):
-    """Base of transforms of sounds: the engine checks their parameters."""
-
-    # Defaults, which `repr` leaves out.
-    _defaults: ClassVar[dict[str, Any]] = {}
-
-    def _set(self, **parameters: Any) -> None:
-        super()._set(**parameters)
-        _native.check_transform(check.to_json(self.to_plan()))
-
-    def __call__(self, image: Any, seed: int | None = None) -> NoReturn:
-        """Sounds are transformed in data sets only."""
-        name = type(self).__name__
-        raise TypeError(
-            f"{name} works on the sounds of a data set, not on one image or array\n"
-            f"hint: wf.audio_files(paths).map(T.{name}(...)); torchaudio.transforms works on tensors"
-        )
-
-    def as_torchvision(self, v2: Any) -> NoReturn:
-        """Torchvision has no transforms of sounds."""
-        raise TypeError(f"{type(self).__name__} works on sounds, and torchvision has no such transforms")
-
-    def __repr__(self) -> str:
-        given = (
-            f"{k}={v!r}" for k, v in vars(self).items() if k not in self._defaults or self._defaults[k] != v
-        )
-        return f"{type(self).__name__}({', '.join(given)})"
-
-    def __hash__(self) -> int:
-        return hash((type(self).__name__, json.dumps(self.to_plan())))
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-
-def _optional(value: Any, name: str, least: int = 0) -> int | None:
-    return None if value is None else check.whole(value, name, least)
-
-
-def _real(value: Any, name: str) -> float:
-    if not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} is {value!r}; it must be a number")
-    return float(value)
-
-
-def _window(window_fn: WindowFn) -> str:
-    """The name of a window: given as such, or as torch's function of that name."""
-    name = window_fn if isinstance(window_fn, str) else getattr(window_fn, "__name__", repr(window_fn))
-    if window_fn is None:
-        return "hann_window"
-    if name not in _WINDOWS:
-        raise ValueError(f"window_fn is {name}; it must be one of {', '.join(_WINDOWS)}, of torch or by name")
-    return name
-
-
-_WINDOWS = ("hann_window", "hamming_window", "blackman_window", "bartlett_window", "ones")
 
 
 def _no_wkwargs(wkwargs: Any) -> None:
@@ -106,166 +39,6 @@ def _norm(norm: Any, allowed: str) -> str | None:
     if norm not in (None, allowed):
         raise ValueError(f"norm is {norm!r}; it must be {allowed!r} or None")
     return None if norm is None else allowed
-
-
-class ToMono(_SoundTransform):
-    """The mean of all channels: ``waveform.mean(0, keepdim=keepdim)``. torchaudio has no such transform.
-
-    Args:
-        keepdim: Whether the channel stays a side of the array: ``[1, frames]``, or ``[frames]`` without.
-
-    Example:
-        >>> ToMono()
-        ToMono()
-        >>> ToMono(keepdim=False)
-        ToMono(keepdim=False)
-    """
-
-    _defaults: ClassVar[dict[str, Any]] = {"keepdim": True}
-    keepdim: bool
-
-    def __init__(self, keepdim: bool = True) -> None:
-        self._set(keepdim=bool(keepdim))
-
-
-class Resample(_SoundTransform):
-    """Changes the sample rate of a waveform, with torchaudio's filter.
-
-    Args:
-        orig_freq: Rate of what comes in, Hz. None, which is not torchaudio's default, is each file's own rate; a number
-            makes a sound of another rate an error, where torchaudio would resample it wrongly.
-        new_freq: Rate of what goes out, Hz.
-        resampling_method: ``"sinc_interp_hann"`` or ``"sinc_interp_kaiser"``.
-        lowpass_filter_width: Zero crossings of the sinc on either side. More are sharper and slower.
-        rolloff: Share of the Nyquist frequency at which the filter ends, above 0, at most 1.
-        beta: Of Kaiser's window. None is 14.769656459379492.
-
-    Example:
-        >>> Resample(new_freq=16_000)
-        Resample(orig_freq=None, new_freq=16000)
-        >>> Resample(44_100, 16_000, lowpass_filter_width=64)
-        Resample(orig_freq=44100, new_freq=16000, lowpass_filter_width=64)
-    """
-
-    _defaults: ClassVar[dict[str, Any]] = {
-        "resampling_method": "sinc_interp_hann",
-        "lowpass_filter_width": 6,
-        "rolloff": 0.99,
-        "beta": None,
-    }
-    orig_freq: int | None
-    new_freq: int
-    resampling_method: str
-    lowpass_filter_width: int
-    rolloff: float
-    beta: float | None
-
-    def __init__(
-        self,
-        orig_freq: int | None = None,
-        new_freq: int = 16_000,
-        resampling_method: str = "sinc_interp_hann",
-        lowpass_filter_width: int = 6,
-        rolloff: float = 0.99,
-        beta: float | None = None,
-    ) -> None:
-        self._set(
-            orig_freq=_optional(orig_freq, "orig_freq", 1),
-            new_freq=check.whole(new_freq, "new_freq", 1),
-            resampling_method=resampling_method,
-            lowpass_filter_width=check.whole(lowpass_filter_width, "lowpass_filter_width", 1),
-            rolloff=_real(rolloff, "rolloff"),
-            beta=None if beta is None else _real(beta, "beta"),
-        )
-
-
-class Vol(_SoundTransform):
-    """Makes a waveform louder or softer, and cuts it off at -1 and 1.
-
-    Args:
-        gain: How much.
-        gain_type: What ``gain`` is: ``"amplitude"``, a factor; ``"power"``, a factor of powers; ``"db"``, decibels.
-
-    Example:
-        >>> Vol(-6, gain_type="db")
-        Vol(gain=-6.0, gain_type='db')
-    """
-
-    _defaults: ClassVar[dict[str, Any]] = {"gain_type": "amplitude"}
-    gain: float
-    gain_type: str
-
-    def __init__(self, gain: float, gain_type: str = "amplitude") -> None:
-        self._set(gain=_real(gain, "gain"), gain_type=gain_type)
-
-
-class Fade(_SoundTransform):
-    """Fades a waveform in and out. One that is shorter than a fade is an error of its sample.
-
-    Args:
-        fade_in_len: Frames, from the start on.
-        fade_out_len: Frames, up to the end.
-        fade_shape: ``"linear"``, ``"exponential"``, ``"logarithmic"``, ``"quarter_sine"`` or ``"half_sine"``.
-
-    Example:
-        >>> Fade(fade_in_len=800, fade_shape="half_sine")
-        Fade(fade_in_len=800, fade_shape='half_sine')
-    """
-
-    _defaults: ClassVar[dict[str, Any]] = {"fade_in_len": 0, "fade_out_len": 0, "fade_shape": "linear"}
-    fade_in_len: int
-    fade_out_len: int
-    fade_shape: str
-
-    def __init__(self, fade_in_len: int = 0, fade_out_len: int = 0, fade_shape: str = "linear") -> None:
-        self._set(
-            fade_in_len=check.whole(fade_in_len, "fade_in_len"),
-            fade_out_len=check.whole(fade_out_len, "fade_out_len"),
-            fade_shape=fade_shape,
-        )
-
-
-class PadOrTrim(_SoundTransform):
-    """Cuts sounds off at ``length`` frames, or fills them with zeros, as Whisper's ``pad_or_trim`` does.
-
-    Where it comes first, no more than that is decoded. Of a spectrum its frames count.
-
-    Args:
-        length: Frames. The default are Whisper's 30 seconds at 16 kHz.
-
-    Example:
-        >>> PadOrTrim(16_000)
-        PadOrTrim(length=16000)
-    """
-
-    length: int
-
-    def __init__(self, length: int = 480_000) -> None:
-        self._set(length=check.whole(length, "length", 1))
-
-
-class RandomSegment(_SoundTransform):
-    """Cuts a segment of ``num_frames`` frames out at random. A shorter sound stays whole.
-
-    Where it comes first, only the segment is decoded. Every place is as likely; it depends only on the seed, the
-    epoch and the sample. torchaudio has no such transform.
-
-    Args:
-        num_frames: Frames of the segment.
-        pad_if_needed: Whether a shorter sound is filled with zeros at its end, so that all have one length.
-
-    Example:
-        >>> RandomSegment(48_000, pad_if_needed=True)
-        RandomSegment(num_frames=48000, pad_if_needed=True)
-    """
-
-    _random = True
-    _defaults: ClassVar[dict[str, Any]] = {"pad_if_needed": False}
-    num_frames: int
-    pad_if_needed: bool
-
-    def __init__(self, num_frames: int, pad_if_needed: bool = False) -> None:
-        self._set(num_frames=check.whole(num_frames, "num_frames", 1), pad_if_needed=bool(pad_if_needed))
 
 
 class Spectrogram(_SoundTransform):
@@ -342,10 +115,10 @@ class Spectrogram(_SoundTransform):
         _no_wkwargs(wkwargs)
         self._set(
             n_fft=check.whole(n_fft, "n_fft", 1),
-            win_length=_optional(win_length, "win_length", 1),
-            hop_length=_optional(hop_length, "hop_length", 1),
+            win_length=optional(win_length, "win_length", 1),
+            hop_length=optional(hop_length, "hop_length", 1),
             pad=check.whole(pad, "pad"),
-            window_fn=_window(window_fn),
+            window_fn=window(window_fn),
             power=_power(power),
             normalized=normalized if isinstance(normalized, str) else bool(normalized),
             wkwargs=None,
@@ -359,7 +132,7 @@ class Spectrogram(_SoundTransform):
 def _power(power: Any) -> float:
     if power is None:
         raise ValueError("power is None, a complex spectrum, which is not made; it must be a number above 0")
-    return _real(power, "power")
+    return real(power, "power")
 
 
 class MelSpectrogram(_SoundTransform):
@@ -445,19 +218,77 @@ class MelSpectrogram(_SoundTransform):
         self._set(
             sample_rate=check.whole(sample_rate, "sample_rate", 1),
             n_fft=check.whole(n_fft, "n_fft", 1),
-            win_length=_optional(win_length, "win_length", 1),
-            hop_length=_optional(hop_length, "hop_length", 1),
-            f_min=_real(f_min, "f_min"),
-            f_max=None if f_max is None else _real(f_max, "f_max"),
+            win_length=optional(win_length, "win_length", 1),
+            hop_length=optional(hop_length, "hop_length", 1),
+            f_min=real(f_min, "f_min"),
+            f_max=None if f_max is None else real(f_max, "f_max"),
             pad=check.whole(pad, "pad"),
             n_mels=check.whole(n_mels, "n_mels", 1),
-            window_fn=_window(window_fn),
+            window_fn=window(window_fn),
             power=_power(power),
             normalized=normalized if isinstance(normalized, str) else bool(normalized),
             wkwargs=None,
             center=bool(center),
             pad_mode=pad_mode,
             onesided=None,
+            norm=_norm(norm, "slaney"),
+            mel_scale=mel_scale,
+        )
+
+
+class MelScale(_SoundTransform):
+    """The mel spectrum of a spectrum: ``[channels, n_stft, frames]`` becomes ``[channels, n_mels, frames]``.
+
+    After `Spectrogram`; `MelSpectrogram` is both in one pass, and faster.
+
+    Args:
+        n_mels: Filters.
+        sample_rate: Rate of the waveform, Hz. A sound of another rate is an error, where torchaudio would take it for
+            one of this.
+        f_min: Lowest frequency, Hz.
+        f_max: Highest frequency, Hz. None is half of the rate.
+        n_stft: Bins of the spectrum: ``n_fft // 2 + 1``. A spectrum of other bins is an error.
+        norm: ``"slaney"`` makes the areas of all filters equal.
+        mel_scale: ``"htk"`` or ``"slaney"``.
+
+    Example:
+        >>> [Spectrogram(n_fft=512), MelScale(n_mels=80, n_stft=257)]
+        [Spectrogram(n_fft=512), MelScale(n_mels=80, n_stft=257)]
+    """
+
+    _defaults: ClassVar[dict[str, Any]] = {
+        "n_mels": 128,
+        "sample_rate": 16_000,
+        "f_min": 0.0,
+        "f_max": None,
+        "n_stft": 201,
+        "norm": None,
+        "mel_scale": "htk",
+    }
+    n_mels: int
+    sample_rate: int
+    f_min: float
+    f_max: float | None
+    n_stft: int
+    norm: str | None
+    mel_scale: str
+
+    def __init__(
+        self,
+        n_mels: int = 128,
+        sample_rate: int = 16_000,
+        f_min: float = 0.0,
+        f_max: float | None = None,
+        n_stft: int = 201,
+        norm: str | None = None,
+        mel_scale: str = "htk",
+    ) -> None:
+        self._set(
+            n_mels=check.whole(n_mels, "n_mels", 1),
+            sample_rate=check.whole(sample_rate, "sample_rate", 1),
+            f_min=real(f_min, "f_min"),
+            f_max=None if f_max is None else real(f_max, "f_max"),
+            n_stft=check.whole(n_stft, "n_stft", 1),
             norm=_norm(norm, "slaney"),
             mel_scale=mel_scale,
         )
@@ -577,8 +408,8 @@ class LFCC(_SoundTransform):
         self._set(
             sample_rate=check.whole(sample_rate, "sample_rate", 1),
             n_filter=check.whole(n_filter, "n_filter", 1),
-            f_min=_real(f_min, "f_min"),
-            f_max=None if f_max is None else _real(f_max, "f_max"),
+            f_min=real(f_min, "f_min"),
+            f_max=None if f_max is None else real(f_max, "f_max"),
             n_lfcc=check.whole(n_lfcc, "n_lfcc", 1),
             dct_type=check.whole(dct_type, "dct_type"),
             norm=_norm(norm, "ortho"),
@@ -604,7 +435,7 @@ class AmplitudeToDB(_SoundTransform):
     top_db: float | None
 
     def __init__(self, stype: str = "power", top_db: float | None = None) -> None:
-        self._set(stype=stype, top_db=None if top_db is None else _real(top_db, "top_db"))
+        self._set(stype=stype, top_db=None if top_db is None else real(top_db, "top_db"))
 
 
 class FrequencyMasking(_SoundTransform):
@@ -654,6 +485,57 @@ class TimeMasking(_SoundTransform):
             time_mask_param=check.whole(time_mask_param, "time_mask_param"),
             iid_masks=bool(iid_masks),
             p=check.probability(p),
+        )
+
+
+class SpecAugment(_SoundTransform):
+    """Masks several bands of frames and of bins, at random (D. Park and others, *SpecAugment*, 2019).
+
+    What is masked becomes the mean of all values of the sample, or 0. Draws depend only on the seed, the epoch and the
+    sample, and are not torchaudio's.
+
+    Args:
+        n_time_masks: Bands of frames, at most 1,000.
+        time_mask_param: Each has fewer frames than this, each number as likely.
+        n_freq_masks: Bands of bins, at most 1,000.
+        freq_mask_param: Each has fewer bins than this.
+        iid_masks: Whether each channel of a sample has bands of its own, as in torchaudio; samples always have.
+        p: At most this part of all frames, or bins, is in one band, 0 to 1.
+        zero_masking: Whether what is masked becomes 0.
+
+    Example:
+        >>> SpecAugment(n_time_masks=2, time_mask_param=80, n_freq_masks=2, freq_mask_param=27)
+        SpecAugment(n_time_masks=2, time_mask_param=80, n_freq_masks=2, freq_mask_param=27)
+    """
+
+    _random = True
+    _defaults: ClassVar[dict[str, Any]] = {"iid_masks": True, "p": 1.0, "zero_masking": False}
+    n_time_masks: int
+    time_mask_param: int
+    n_freq_masks: int
+    freq_mask_param: int
+    iid_masks: bool
+    p: float
+    zero_masking: bool
+
+    def __init__(
+        self,
+        n_time_masks: int,
+        time_mask_param: int,
+        n_freq_masks: int,
+        freq_mask_param: int,
+        iid_masks: bool = True,
+        p: float = 1.0,
+        zero_masking: bool = False,
+    ) -> None:
+        self._set(
+            n_time_masks=check.whole(n_time_masks, "n_time_masks"),
+            time_mask_param=check.whole(time_mask_param, "time_mask_param"),
+            n_freq_masks=check.whole(n_freq_masks, "n_freq_masks"),
+            freq_mask_param=check.whole(freq_mask_param, "freq_mask_param"),
+            iid_masks=bool(iid_masks),
+            p=check.probability(p),
+            zero_masking=bool(zero_masking),
         )
 
 
@@ -726,7 +608,7 @@ class _Kaldi(_SoundTransform):
             elif isinstance(default, int):
                 value = check.whole(value, name, -1)
             elif isinstance(default, float):
-                value = _real(value, name)
+                value = real(value, name)
             parameters[name] = value
         self._set(**parameters)
 

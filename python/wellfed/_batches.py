@@ -57,6 +57,7 @@ class Batches:
         drop_last: bool = False,
         *,
         lengths: bool = False,
+        mask: bool = False,
     ) -> Dataset:
         """Stacks samples whose arrays differ in size, each filled up at its ends.
 
@@ -68,7 +69,12 @@ class Batches:
                 of the samples. Default: 0, of the field's dtype.
             multiple_of: Sides that are left to the batch are rounded up to a multiple of this.
             drop_last: Leave out a last batch that is smaller.
-            lengths: In place of a field that varies, give ``(values, lengths)``.
+            lengths: In place of a field that varies, give ``(values, lengths)``: lengths before padding, int64
+                ``[batch]``; of sounds, along time.
+            mask: In place of a field that varies, give ``(values, mask)``, or ``(values, lengths, mask)``: bool
+                ``[batch, length]``, True where a sample has something and False where it is filled up, along the side
+                of lengths. What Hugging Face's models call ``attention_mask`` is ``mask.astype("int32")``. A field
+                that does not vary, such as after `transforms.PadOrTrim`, has none.
 
         Example:
             >>> import numpy as np
@@ -81,7 +87,7 @@ class Batches:
             "padded_batch",
             batch_size=check.whole(batch_size, "batch_size", 1),
             drop_last=bool(drop_last),
-            pad=_pad(self, padded_shapes, padding_values, multiple_of, lengths),
+            pad=_pad(self, padded_shapes, padding_values, multiple_of, lengths, mask),
         )
 
     def ragged_batch(  # type: ignore[misc]
@@ -117,6 +123,7 @@ class Batches:
         *,
         multiple_of: int | None = None,
         lengths: bool = False,
+        mask: bool = False,
     ) -> Dataset:
         """Batches of samples of similar length, as tf.data makes them.
 
@@ -136,6 +143,7 @@ class Batches:
             drop_remainder: Leave out the smaller batches at the end of an epoch.
             multiple_of: As of `padded_batch`.
             lengths: As of `padded_batch`.
+            mask: As of `padded_batch`.
 
         Example:
             >>> import numpy as np
@@ -152,7 +160,7 @@ class Batches:
             drop_remainder=bool(drop_remainder),
             pad_to_bucket_boundary=bool(pad_to_bucket_boundary),
             no_padding=bool(no_padding),
-            pad=_pad(self, padded_shapes, padding_values, multiple_of, lengths),
+            pad=_pad(self, padded_shapes, padding_values, multiple_of, lengths, mask),
         )
 
     def batch_by_tokens(  # type: ignore[misc]
@@ -165,6 +173,7 @@ class Batches:
         multiple_of: int | None = None,
         drop_last: bool = False,
         lengths: bool = False,
+        mask: bool = False,
     ) -> Dataset:
         """Batches of as many samples as have at most ``max_tokens`` tokens, padding included.
 
@@ -180,6 +189,7 @@ class Batches:
             multiple_of: As of `padded_batch`. The rounded length is what counts.
             drop_last: Leave out the batches that are not full at the end of an epoch.
             lengths: As of `padded_batch`.
+            mask: As of `padded_batch`.
 
         Example:
             >>> import numpy as np
@@ -194,7 +204,7 @@ class Batches:
             field=_columns.field_name(field),
             bucket_boundaries=_columns.wholes(bucket_boundaries, "bucket_boundaries"),
             drop_last=bool(drop_last),
-            pad=_pad(self, None, padding_values, multiple_of, lengths),
+            pad=_pad(self, None, padding_values, multiple_of, lengths, mask),
         )
 
     def batch_by_duration(  # type: ignore[misc]
@@ -208,6 +218,7 @@ class Batches:
         multiple_of: int | None = None,
         drop_last: bool = False,
         lengths: bool = False,
+        mask: bool = False,
     ) -> Dataset:
         """Batches of as many sounds as last ``max_duration`` seconds at most, padding included.
 
@@ -231,6 +242,7 @@ class Batches:
             multiple_of: As of `padded_batch`, in frames of what transforms make. Does not count in ``max_duration``.
             drop_last: Leave out the batches that are not full at the end of an epoch.
             lengths: As of `padded_batch`: lengths along time, in frames of what transforms make.
+            mask: As of `padded_batch`.
 
         Raises:
             ValueError: A limit or boundary makes no sense, there is no field of sounds, or the source cannot tell
@@ -259,11 +271,11 @@ class Batches:
             max_samples=samples,
             bucket_boundaries=_columns.reals(bucket_boundaries, "bucket_boundaries"),
             drop_last=bool(drop_last),
-            pad=_pad(self, None, padding_values, multiple_of, lengths),
+            pad=_pad(self, None, padding_values, multiple_of, lengths, mask),
         )
 
 
 def _pad(
-    dataset: Dataset, shapes: Any, values: Any, multiple_of: int | None, lengths: bool
+    dataset: Dataset, shapes: Any, values: Any, multiple_of: int | None, lengths: bool, mask: bool
 ) -> dict[str, Any]:
-    return _columns.padding(json.loads(dataset._native.structure), shapes, values, multiple_of, lengths)
+    return _columns.padding(json.loads(dataset._native.structure), shapes, values, multiple_of, lengths, mask)

@@ -17,7 +17,7 @@ Tree = dict[str, Any]
 
 
 def padding(
-    tree: Tree, padded_shapes: Any, padding_values: Any, multiple_of: int | None, lengths: bool
+    tree: Tree, padded_shapes: Any, padding_values: Any, multiple_of: int | None, lengths: bool, mask: bool
 ) -> dict[str, Any]:
     """What a plan says of padding: shapes and values field by field."""
     count = _count(tree)
@@ -35,6 +35,7 @@ def padding(
         "padding_values": values,
         "multiple_of": multiple,
         "lengths": bool(lengths),
+        "mask": bool(mask),
     }
 
 

@@ -300,7 +300,9 @@ def _numbers_apart(dataset: Dataset, wanted: list[str] | None) -> tuple[Dataset,
     inner = structure["tuple"][0] if len(structure.get("tuple", ())) == 2 else structure
     names = [name for name, _ in inner.get("dict", ())]
     single = {
-        name for name, kind, _, sides, _ in dataset.numpy()._open().columns() if kind == "array" and not sides
+        name
+        for name, kind, _, sides, *_ in dataset.numpy()._open().columns()
+        if kind == "array" and not sides
     }
     numbers = [name for name in names if name in single and (wanted is None or name in wanted)]
     try:

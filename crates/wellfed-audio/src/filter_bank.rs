@@ -182,7 +182,25 @@ impl FilterBank {
         })
     }
 
-    /// The same of several spectra, bit for bit.
+    /// What each filter lets through of a spectrogram that lies bin by bin, of so many frames a bin: `out` has filter by filter.
+    ///
+    /// # Panics
+    ///
+    /// If the spectrogram has fewer bins.
+    pub fn apply_rows(&self, spectrogram: &[f32], frames: usize, out: &mut [f32]) {
+        let bins = spectrogram.len().checked_div(frames).unwrap_or(self.bins);
+        assert!(bins >= self.bins, "{bins} bins for a filter bank over {}", self.bins);
+        for (filter, out) in self.filters.iter().zip(out.chunks_exact_mut(frames.max(1))) {
+            out.fill(0.0);
+            let weights = &self.weights[filter.weights.clone()];
+            let rows = spectrogram.get(filter.bin * frames..).unwrap_or_default().chunks_exact(frames.max(1));
+            for (weight, row) in weights.iter().zip(rows) {
+                out.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
+            }
+        }
+    }
+
+    /// As [`FilterBank::apply`] of several spectra, bit for bit.
     #[inline(always)]
     pub(crate) fn apply_lanes<L: Lanes>(&self, spectra: &[L], out: &mut [L]) {
         for (filter, out) in self.filters.iter().zip(out) {
@@ -253,6 +271,26 @@ mod tests {
         let sums: Vec<f32> = normed.apply(&[1.0; 1025]).collect();
         // Areas are 1 by Hz; a bin is 7.8 Hz.
         assert!(sums.iter().all(|sum| (sum * 8000.0 / 1024.0 - 1.0).abs() < 0.05), "{sums:?}");
+    }
+
+    #[test]
+    fn rows_go_through_filters_as_frames_do() {
+        let bank = FilterBank::mel(129, 20.0, 7_000.0, 23, 16_000, true, MelScale::Htk).unwrap();
+        let frame = |frame: usize, bin: usize| ((frame * 131 + bin * 7919) % 101) as f32 / 101.0;
+        let rows: Vec<f32> = (0..129 * 5).map(|i| frame(i % 5, i / 5)).collect();
+        let mut out = vec![f32::NAN; 23 * 5];
+        bank.apply_rows(&rows, 5, &mut out);
+        for t in 0..5 {
+            let spectrum: Vec<f32> = (0..129).map(|bin| frame(t, bin)).collect();
+            for (filter, wanted) in bank.apply(&spectrum).enumerate() {
+                let found = out[filter * 5 + t];
+                assert!(
+                    (found - wanted).abs() <= 1e-6 * wanted.abs(),
+                    "filter {filter} of {t}: {found} {wanted}"
+                );
+            }
+        }
+        bank.apply_rows(&[], 0, &mut []);
     }
 
     #[test]

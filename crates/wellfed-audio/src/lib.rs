@@ -20,6 +20,8 @@
 //! | `filter_bank`, `mel`, `decibels`, `cosine` | what makes mel spectrograms and cepstral coefficients of them |
 //! | `masking` | SpecAugment |
 //! | `effects`, `convolution` | what is done to samples before a spectrum |
+//! | `vad` | where speech begins |
+//! | `vocoder` | other speeds at the same pitch, and other pitches at the same speed |
 //! | `kaldi`, `whisper` | what Kaldi's recipes and Whisper's models take |
 //! | `limits`, `error` | what a file may ask for, and what can be wrong with it |
 
@@ -42,11 +44,13 @@ mod opus;
 mod resample;
 mod spectrogram;
 mod tile;
+mod vad;
+mod vocoder;
 mod wav;
 pub mod whisper;
 mod window;
 
-pub use convolution::{ConvolveMode, convolve, fft_convolve};
+pub use convolution::{ConvolveMode, Response, convolve, fft_convolve};
 pub use cosine::Cosine;
 pub use decibels::{AmplitudeToDb, Scale};
 pub use decode::{Head, Opened, Segment, Waveform, decode};
@@ -58,4 +62,6 @@ pub use masking::{SpecAugment, mask_range, mask_rows, mask_within_rows};
 pub use mel::MelSpectrogram;
 pub use resample::{KAISER_BETA, Resample, ResampleOptions, ResamplingMethod};
 pub use spectrogram::{Normalized, PadMode, Scratch, Spectrogram, SpectrogramOptions};
+pub use vad::{Vad, VadOptions};
+pub use vocoder::{PitchShift, TimeStretch};
 pub use window::Window;

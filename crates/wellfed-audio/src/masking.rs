@@ -60,31 +60,62 @@ impl SpecAugment {
         2 * (self.n_time_masks + self.n_freq_masks)
     }
 
+    /// What is masked gets this value, of the values of all channels.
+    pub fn value(&self, values: &[f32]) -> f32 {
+        if self.zero_masking {
+            return 0.0;
+        }
+        let sum: f64 = values.iter().map(|value| f64::from(*value)).sum();
+        (sum / values.len().max(1) as f64) as f32
+    }
+
     /// Masks a spectrogram that lies bin by bin, of so many frames a bin. Draws beyond [`SpecAugment::draws`] are not looked at.
     ///
     /// # Errors
     ///
     /// For fewer draws, for values that are no whole bins, and as [`mask_range`].
     pub fn apply(&self, values: &mut [f32], frames: usize, draws: &[f32]) -> Result<()> {
+        let value = self.value(values);
+        self.mask(values, frames, false, value, draws)
+    }
+
+    /// The same of one channel of several, with a [`SpecAugment::value`]: its rows are of so many values, bins, or with `time_first`
+    /// frames.
+    ///
+    /// # Errors
+    ///
+    /// As [`SpecAugment::apply`].
+    pub fn mask(
+        &self,
+        values: &mut [f32],
+        row: usize,
+        time_first: bool,
+        value: f32,
+        draws: &[f32],
+    ) -> Result<()> {
         if draws.len() < self.draws() {
             let text = format!("{} draws for {} masks, which take two each", draws.len(), self.draws() / 2);
             return Err(Error::argument(text));
         }
-        if frames == 0 || !values.len().is_multiple_of(frames) {
-            return Err(Error::argument(format!("{} values in bins of {frames} frames", values.len())));
+        if row == 0 || !values.len().is_multiple_of(row) {
+            return Err(Error::argument(format!("{} values in rows of {row}", values.len())));
         }
-        let bins = values.len() / frames;
-        let sum: f64 = values.iter().map(|value| f64::from(*value)).sum();
-        let value = if self.zero_masking { 0.0 } else { (sum / values.len().max(1) as f64) as f32 };
+        let rows = values.len() / row;
         let (draws, _) = draws.as_chunks::<2>();
         let (times, frequencies) = draws.split_at(self.n_time_masks);
-        for draws in times {
-            let range = mask_range(frames, self.time_mask_param, self.p, *draws)?;
-            mask_within_rows(values, frames, range, value);
-        }
-        for draws in &frequencies[..self.n_freq_masks] {
-            let range = mask_range(bins, self.freq_mask_param, self.p, *draws)?;
-            mask_rows(values, frames, range, value);
+        let axes = [
+            (times, self.time_mask_param, time_first),
+            (&frequencies[..self.n_freq_masks], self.freq_mask_param, !time_first),
+        ];
+        for (draws, mask_param, is_rows) in axes {
+            for draws in draws {
+                let range = mask_range(if is_rows { rows } else { row }, mask_param, self.p, *draws)?;
+                if is_rows {
+                    mask_rows(values, row, range, value);
+                } else {
+                    mask_within_rows(values, row, range, value);
+                }
+            }
         }
         Ok(())
     }
@@ -124,5 +155,11 @@ mod tests {
         assert_eq!(values[..3], [14.5, 14.5, 2.0]);
         assert!(augment.apply(&mut values, 6, &[0.5]).unwrap_err().message().contains("1 draws for 2 masks"));
         assert!(augment.apply(&mut values, 7, &[0.5; 4]).is_err());
+        // The other way round: frame by frame.
+        let mut values = [1.0; 5 * 6];
+        augment.mask(&mut values, 5, true, 0.0, &[0.5, 0.0, 0.25, 0.99]).unwrap();
+        for (i, value) in values.iter().enumerate() {
+            assert_eq!(*value == 0.0, i / 5 < 2 || i % 5 == 3, "bin {} of frame {}", i % 5, i / 5);
+        }
     }
 }

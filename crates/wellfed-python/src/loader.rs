@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// A column: its name, what it is, and where it has them dtype, sides of a sample (`None` differs from batch to batch), and
-/// whether lengths come with it.
-type Shape = (String, &'static str, Option<&'static str>, Vec<Option<usize>>, bool);
+/// whether lengths come with it, and the side whose mask does.
+type Shape = (String, &'static str, Option<&'static str>, Vec<Option<usize>>, bool, Option<usize>);
 
 /// What is left of a column's images: see [`Loader::left_images`].
 type Left = ([usize; 3], &'static str, bool, Py<PyBytes>);
@@ -107,14 +107,16 @@ impl Loader {
     /// What the columns of every batch look like.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<Shape>> {
         let shape = |column: ColumnShape| match column.form {
-            ColumnForm::Array { dtype, sides, lengths } => {
-                (column.name, "array", Some(dtype.name()), sides, lengths)
+            ColumnForm::Array { dtype, sides, lengths, mask } => {
+                (column.name, "array", Some(dtype.name()), sides, lengths, mask)
             }
-            ColumnForm::Ragged { dtype, inner } => (column.name, "ragged", Some(dtype.name()), inner, false),
-            ColumnForm::List { dtype } => (column.name, "list", Some(dtype.name()), Vec::new(), false),
-            ColumnForm::Text => (column.name, "text", None, Vec::new(), false),
-            ColumnForm::Json => (column.name, "json", None, Vec::new(), false),
-            ColumnForm::Bytes => (column.name, "bytes", None, Vec::new(), false),
+            ColumnForm::Ragged { dtype, inner } => {
+                (column.name, "ragged", Some(dtype.name()), inner, false, None)
+            }
+            ColumnForm::List { dtype } => (column.name, "list", Some(dtype.name()), Vec::new(), false, None),
+            ColumnForm::Text => (column.name, "text", None, Vec::new(), false, None),
+            ColumnForm::Json => (column.name, "json", None, Vec::new(), false, None),
+            ColumnForm::Bytes => (column.name, "bytes", None, Vec::new(), false, None),
         };
         Ok(self.get(py)?.columns().into_iter().map(shape).collect())
     }
@@ -251,12 +253,26 @@ pub(crate) fn columns_of_one(py: Python<'_>, batch: Batch) -> PyResult<Vec<Py<Py
     columns(py, batch)?.into_iter().map(one).collect()
 }
 
-/// A column; one that was padded with its lengths, if the plan asks for them, as a tuple.
+/// A column; one that was padded with its lengths and its mask, if the plan asks for them, as a tuple.
 fn convert(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
-    let values = values(py, column.data)?;
-    let Some(lengths) = column.lengths else { return Ok(values) };
-    let lengths = Array::new(DType::Int64, vec![lengths.len() / 8], lengths);
-    Ok(PyTuple::new(py, [values, Py::new(py, lengths)?.into_any()])?.into_any().unbind())
+    let samples = match &column.data {
+        ColumnData::Array { shape, .. } => shape.first().copied().unwrap_or(0),
+        _ => 0,
+    };
+    let mut parts = vec![values(py, column.data)?];
+    if let Some(lengths) = column.lengths {
+        let lengths = Array::new(DType::Int64, vec![lengths.len() / 8], lengths);
+        parts.push(Py::new(py, lengths)?.into_any());
+    }
+    if let Some(mask) = column.mask {
+        let places = mask.len().checked_div(samples).unwrap_or(0);
+        let mask = Array::new(DType::Bool, vec![samples, places], mask);
+        parts.push(Py::new(py, mask)?.into_any());
+    }
+    match <[Py<PyAny>; 1]>::try_from(parts) {
+        Ok([values]) => Ok(values),
+        Err(parts) => Ok(PyTuple::new(py, parts)?.into_any().unbind()),
+    }
 }
 
 fn values(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {

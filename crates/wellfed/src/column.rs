@@ -75,6 +75,8 @@ pub enum ColumnForm {
         sides: Vec<Option<usize>>,
         /// Whether the lengths before padding come with it.
         lengths: bool,
+        /// The side of a sample whose mask comes with it.
+        mask: Option<usize>,
     },
     /// Arrays one after the other, which differ in their first side.
     Ragged {
@@ -103,13 +105,17 @@ impl From<&ColumnSpec> for ColumnShape {
                 dtype: *dtype,
                 sides: shape.iter().copied().map(Some).collect(),
                 lengths: false,
+                mask: None,
             },
             ColumnKind::Varying { dtype, shape, stacking } => match stacking {
-                Stacking::Alone => ColumnForm::Array { dtype: *dtype, sides: shape.clone(), lengths: false },
+                Stacking::Alone => {
+                    ColumnForm::Array { dtype: *dtype, sides: shape.clone(), lengths: false, mask: None }
+                }
                 Stacking::Padded(padding) => ColumnForm::Array {
                     dtype: *dtype,
                     sides: padding.shape.clone(),
                     lengths: padding.lengths.is_some(),
+                    mask: padding.mask,
                 },
                 Stacking::Ragged => ColumnForm::Ragged { dtype: *dtype, inner: spec.inner().to_vec() },
                 Stacking::List => ColumnForm::List { dtype: *dtype },
@@ -146,4 +152,6 @@ pub(crate) struct Padding {
     pub(crate) multiple_of: usize,
     /// The side whose lengths before padding are handed out as well.
     pub(crate) lengths: Option<usize>,
+    /// The side along which a mask is handed out as well: which places are not padding.
+    pub(crate) mask: Option<usize>,
 }

@@ -36,15 +36,23 @@ class Column:
 
 
 def columns_of(dataset: Dataset, loader: Loader) -> Tree:
-    """What an element is: `Column`s in the structure of elements, `(values, lengths)` where lengths were asked for."""
+    """What an element is: `Column`s in the structure of elements.
+
+    Where lengths or masks were asked for, `(values, lengths)`, `(values, mask)` or `(values, lengths, mask)`.
+    """
     plan = dataset._plan()
     front = (batch_size(plan),) if is_batched(plan["root"]) else ()
     found = []
-    for name, kind, dtype, sides, lengths in loader._open().columns():
+    for name, kind, dtype, sides, lengths, mask in loader._open().columns():
         # The length of each array of a ragged column differs.
         shape = (*front, None, *sides) if kind == "ragged" else (*front, *sides)
         column = Column(name, kind, dtype, shape)
-        found.append((column, Column(name, "array", "int64", front)) if lengths else column)
+        parts = [column]
+        if lengths:
+            parts.append(Column(name, "array", "int64", front))
+        if mask is not None:
+            parts.append(Column(name, "array", "bool", (*front, sides[mask])))
+        found.append(tuple(parts) if len(parts) > 1 else column)
     return _built(json.loads(dataset._native.structure), found)
 
 

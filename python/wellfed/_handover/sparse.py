@@ -59,8 +59,8 @@ class Sparse:
         """Raises for what cannot be sparse; whether each of its values is kept."""
         if isinstance(leaf, tuple):
             raise TypeError(
-                f"tf(sparse=...): {name} comes with its lengths, as one part of a pair\nhint: leave lengths=True out, "
-                "or use ragged_batch(), of which every value is kept"
+                f"tf(sparse=...): {name} comes with its lengths or its mask, as one part of a tuple\n"
+                "hint: leave lengths=True and mask=True out, or use ragged_batch(), of which every value is kept"
             )
         if isinstance(leaf, Column):
             if leaf.kind == "ragged":
@@ -122,5 +122,9 @@ def _walked(change: Callable[[str, Any], Any], tree: Any, name: str = "") -> Any
 
 
 def _with_lengths(tree: tuple[Any, ...]) -> bool:
-    """Whether these are a column and its lengths, which are of one field."""
-    return len(tree) == 2 and all(isinstance(one, Column) for one in tree) and tree[0].name == tree[1].name
+    """Whether these are a column and its lengths or mask, which are of one field."""
+    return (
+        len(tree) > 1
+        and all(isinstance(one, Column) for one in tree)
+        and all(one.name == tree[0].name for one in tree)
+    )

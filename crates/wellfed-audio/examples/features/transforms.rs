@@ -4,8 +4,9 @@ use std::{error::Error, fs};
 
 use wellfed_audio::{
     AmplitudeToDb, ConvolveMode, Cosine, FilterBank, KAISER_BETA, KaldiFbank, KaldiMfcc, KaldiOptions,
-    Limits, MelScale, MelSpectrogram, Normalized, PadMode, Resample, ResampleOptions, ResamplingMethod,
-    Scale, Scratch, Segment, SpecAugment, Spectrogram, SpectrogramOptions, Vtln, Window, convolve, decode,
+    Limits, MelScale, MelSpectrogram, Normalized, PadMode, PitchShift, Resample, ResampleOptions,
+    ResamplingMethod, Response, Scale, Scratch, Segment, SpecAugment, Spectrogram, SpectrogramOptions,
+    TimeStretch, Vad, VadOptions, Vtln, Window, convolve, decode,
     effects::{self, FadeShape, Gain},
     fft_convolve,
     whisper::WhisperLogMel,
@@ -62,17 +63,37 @@ pub(crate) fn work(name: &str, request: &Request) -> Answer<Work> {
             })
         }
         "convolve" | "fft_convolve" => {
-            let mode = match &*request.or("mode", "full".to_owned())? {
-                "valid" => ConvolveMode::Valid,
-                "same" => ConvolveMode::Same,
-                _ => ConvolveMode::Full,
-            };
+            let mode = mode(request)?;
             let convolve = if name == "convolve" { convolve } else { fft_convolve };
             Box::new(move |[x, y]| Ok(convolve(x, y, mode)?))
         }
+        "response" => {
+            let mode = mode(request)?;
+            Box::new(move |[x, y]| Ok(Response::new(y)?.apply(x, mode)?))
+        }
+        "mel_scale" => mel_scale(request)?,
         "spec_augment" => spec_augment(request)?,
+        "vad" => vad(request)?,
+        "time_stretch" => {
+            let (stretch, rate) = (stretch(request)?, request.or("rate", 1.0)?);
+            Box::new(move |[samples, _]| Ok(stretch.apply(samples, rate)?))
+        }
+        "pitch_shift" => {
+            let (rate, steps) = (request.or("sample_rate", 16_000)?, request.or("n_steps", 0.0)?);
+            let octave = request.or("bins_per_octave", 12)?;
+            let shift = PitchShift::new(rate, steps, octave, stretch(request)?)?;
+            Box::new(move |[samples, _]| Ok(shift.apply(samples, &mut Vec::new())?))
+        }
         "decode" => decoding(request)?,
         other => return Err(format!("no transform is called {other:?}").into()),
+    })
+}
+
+fn mode(request: &Request) -> Answer<ConvolveMode> {
+    Ok(match &*request.or("mode", "full".to_owned())? {
+        "valid" => ConvolveMode::Valid,
+        "same" => ConvolveMode::Same,
+        _ => ConvolveMode::Full,
     })
 }
 
@@ -160,6 +181,16 @@ fn mel_by_filters(request: &Request) -> Answer<Work> {
     Ok(Box::new(move |[samples, _]| {
         let mut out = Vec::new();
         mel.apply(samples, &mut scratch, &mut out)?;
+        Ok(out)
+    }))
+}
+
+/// Of a spectrogram that lies bin by bin.
+fn mel_scale(request: &Request) -> Answer<Work> {
+    let (bank, frames) = (bank(request)?, request.or("frames", 1)?);
+    Ok(Box::new(move |[spectrogram, _]| {
+        let mut out = vec![0.0; bank.filters() * frames];
+        bank.apply_rows(spectrogram, frames, &mut out);
         Ok(out)
     }))
 }
@@ -319,11 +350,51 @@ fn spec_augment(request: &Request) -> Answer<Work> {
         p: request.or("p", 1.0)?,
         zero_masking: request.or("zero_masking", false)?,
     };
-    let frames = request.or("frames", 1)?;
+    let (frames, channels) = (request.or("frames", 1)?, request.or("channels", 1)?);
     Ok(Box::new(move |[values, draws]| {
         let mut values = values.to_vec();
-        augment.apply(&mut values, frames, draws)?;
+        let (value, len) = (augment.value(&values), values.len() / channels);
+        for (channel, values) in values.chunks_exact_mut(len).enumerate() {
+            augment.mask(values, frames, false, value, &draws[channel * augment.draws()..])?;
+        }
         Ok(values)
+    }))
+}
+
+fn stretch(request: &Request) -> Answer<TimeStretch> {
+    let n_fft = request.or("n_fft", 512)?;
+    let win_length = request.or("win_length", n_fft)?;
+    let window = window(&request.or("window", "hann".to_owned())?)?;
+    Ok(TimeStretch::new(n_fft, win_length, request.or("hop_length", win_length / 4)?, &window)?)
+}
+
+/// Of channels one after the other.
+fn vad(request: &Request) -> Answer<Work> {
+    let default = VadOptions::default();
+    let options = VadOptions {
+        trigger_level: request.or("trigger_level", default.trigger_level)?,
+        trigger_time: request.or("trigger_time", default.trigger_time)?,
+        search_time: request.or("search_time", default.search_time)?,
+        allowed_gap: request.or("allowed_gap", default.allowed_gap)?,
+        pre_trigger_time: request.or("pre_trigger_time", default.pre_trigger_time)?,
+        boot_time: request.or("boot_time", default.boot_time)?,
+        noise_up_time: request.or("noise_up_time", default.noise_up_time)?,
+        noise_down_time: request.or("noise_down_time", default.noise_down_time)?,
+        noise_reduction_amount: request.or("noise_reduction_amount", default.noise_reduction_amount)?,
+        measure_freq: request.or("measure_freq", default.measure_freq)?,
+        measure_duration: request.get("measure_duration")?,
+        measure_smooth_time: request.or("measure_smooth_time", default.measure_smooth_time)?,
+        hp_filter_freq: request.or("hp_filter_freq", default.hp_filter_freq)?,
+        lp_filter_freq: request.or("lp_filter_freq", default.lp_filter_freq)?,
+        hp_lifter_freq: request.or("hp_lifter_freq", default.hp_lifter_freq)?,
+        lp_lifter_freq: request.or("lp_lifter_freq", default.lp_lifter_freq)?,
+    };
+    let vad = Vad::new(request.or("sample_rate", 16_000)?, options)?;
+    let channels: usize = request.or("channels", 1)?;
+    Ok(Box::new(move |[samples, _]| {
+        let rows: Vec<&[f32]> = samples.chunks_exact(samples.len() / channels).collect();
+        let kept = vad.kept(&rows)?;
+        Ok(rows.iter().flat_map(|row| row[kept.clone()].iter().copied()).collect())
     }))
 }
 

@@ -11,7 +11,7 @@ use crate::{
     order::Pick,
     plan::audio::AudioProgram,
     sample::{DType, Span},
-    transform::audio::{Sound, SoundShape},
+    transform::audio::{Sound, SoundShape, undecodable},
 };
 
 /// Bytes of a value in between.
@@ -125,12 +125,14 @@ impl SoundMaker<'_> {
 
     fn step(&self, step: &crate::plan::audio::AudioStep, sound: &mut Sound) -> Result<()> {
         let kernel = step.kernel(sound.shape.rate.unwrap_or(0))?;
-        let becomes = kernel.becomes(sound.shape)?;
+        let rng = || step.rng(self.seed, self.pick.epoch, self.pick.index);
+        let becomes = kernel.drawn(sound.shape, &mut rng())?;
         let values = becomes.values().map_or(u64::MAX, |values| values as u64);
         self.check("what it makes", values)?;
-        // What there is, once more where a filter reaches beyond its ends, and what it becomes.
-        self.reserve(F32 * (2 * sound.values.len() as u64 + values), sound)?;
-        kernel.run(sound, &mut step.rng(self.seed, self.pick.epoch, self.pick.index))
+        // What there is, once more where a filter reaches beyond its ends, what it becomes, and what it takes besides.
+        let scratch = kernel.scratch(sound.shape) as u64;
+        self.reserve(F32.saturating_mul(2 * sound.values.len() as u64 + values + scratch), sound)?;
+        kernel.run(sound, &mut rng())
     }
 
     /// Refuses so many values, if that is above the limit.
@@ -182,6 +184,8 @@ pub(crate) fn store(values: &[f32], dtype: DType, room: Option<&Room>, out: &mut
         DType::BFloat16 => {
             out.extend(values.iter().flat_map(|v| half::bf16::from_f32(*v).to_ne_bytes()));
         }
+        // Of whole numbers.
+        DType::Int64 => out.extend(values.iter().flat_map(|v| (*v as i64).to_ne_bytes())),
         _ => out.extend_from_slice(zerocopy::IntoBytes::as_bytes(values)),
     }
     Ok(())
@@ -198,16 +202,4 @@ fn not_lossless(head: &Head) -> Error {
     let what = format!("a sound in {}{bits}{frames}, and lossless=True was given", head.codec);
     Error::new(ErrorKind::Unsupported, what)
         .with_hint("WAV files of PCM and FLAC of at most 24 bits are lossless")
-}
-
-/// What the decoder says of a file.
-fn undecodable(error: wellfed_audio::Error) -> Error {
-    use wellfed_audio::ErrorKind as Kind;
-    let kind = match error.kind() {
-        Kind::Unsupported => ErrorKind::Unsupported,
-        Kind::Limit => ErrorKind::Limit,
-        Kind::Argument => ErrorKind::Shape,
-        _ => ErrorKind::Corrupt,
-    };
-    Error::new(kind, error.message())
 }

@@ -12,6 +12,9 @@ pub struct Column {
     pub data: ColumnData,
     /// Lengths of the values before they were padded, as int64, if the plan asks for them.
     pub lengths: Option<Buffer>,
+    /// Which places of each value along the side of lengths are not padding, as bool, if the plan asks for it: as many a value as the
+    /// padded side has.
+    pub mask: Option<Buffer>,
 }
 
 /// Values of one field for all samples of a batch.

@@ -303,7 +303,7 @@ impl Job {
                     pieces.own(&keep).into_iter().map(String::from_utf8).collect();
                 texts.map_err(|e| Error::corrupt(format!("text is not UTF-8: {e}")))
             };
-            let list = |data| Ok(Stacked { data, lengths: None });
+            let list = |data| Ok(Stacked::from(data));
             let stacked = match &spec.kind {
                 ColumnKind::Text => list(ColumnData::Text(text()?)),
                 ColumnKind::Json => list(ColumnData::Json(text()?)),
@@ -383,15 +383,15 @@ impl Job {
         let closed_up: Vec<usize> = (0..keep.len()).collect();
         let made = self.storage.into_inner().transpose()?.unwrap_or_default();
         for (number, (spec, storage)) in self.columns.iter().zip(made).enumerate() {
-            let Stacked { mut data, lengths } = match storage {
+            let Stacked { mut data, mut lengths, mut mask } = match storage {
                 Storage::Array(bytes) if labels.as_ref().is_some_and(|(column, _)| *column == number) => {
                     let (_, Labels { dtype, shape }) = labels.take().ok_or_else(unmixed)?;
-                    Stacked { data: ColumnData::Array { dtype, shape, bytes }, lengths: None }
+                    ColumnData::Array { dtype, shape, bytes }.into()
                 }
                 Storage::Array(bytes) if image == Some(number) => {
-                    Stacked { data: dense(spec, bytes, &closed_up, batched)?, lengths: None }
+                    dense(spec, bytes, &closed_up, batched)?.into()
                 }
-                Storage::Array(bytes) => Stacked { data: dense(spec, bytes, &keep, batched)?, lengths: None },
+                Storage::Array(bytes) => dense(spec, bytes, &keep, batched)?.into(),
                 Storage::Pieces(_) => {
                     let (_, made, _) = stacked.next().ok_or_else(|| {
                         Error::new(ErrorKind::Internal, format!("column {} was not put together", spec.name))
@@ -400,11 +400,8 @@ impl Job {
                 }
             };
             data.lend();
-            let mut lengths = lengths;
-            if let Some(lengths) = &mut lengths {
-                lengths.lend();
-            }
-            columns.push(Column { name: spec.name.clone(), data, lengths });
+            lengths.iter_mut().chain(&mut mask).for_each(Buffer::lend);
+            columns.push(Column { name: spec.name.clone(), data, lengths, mask });
         }
         Ok(Batch { columns, len: keep.len(), epoch: self.epoch, number: self.number })
     }
@@ -591,7 +588,8 @@ mod tests {
     fn job(n: u64) -> Arc<Job> {
         let ragged =
             ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: Stacking::Ragged };
-        let padding = Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: Some(0) };
+        let padding =
+            Padding { shape: vec![None], value: vec![7], multiple_of: 2, lengths: Some(0), mask: Some(0) };
         let padded = Stacking::Padded(padding);
         let padded = ColumnKind::Varying { dtype: DType::UInt8, shape: vec![None], stacking: padded };
         let specs = [
@@ -649,6 +647,7 @@ mod tests {
         assert_eq!(batch.columns[3].data.as_bytes().unwrap(), [1, 7, 7, 7, 3, 3, 3, 7]);
         let lengths = batch.columns[3].lengths.as_ref().unwrap();
         assert_eq!(lengths[..], [1_i64, 3].map(i64::to_ne_bytes).concat());
+        assert_eq!(batch.columns[3].mask.as_ref().unwrap()[..], [1, 0, 0, 0, 1, 1, 1, 0]);
     }
 
     #[test]

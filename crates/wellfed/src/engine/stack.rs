@@ -334,11 +334,19 @@ impl Value<'_> {
     }
 }
 
-/// A finished column, and the lengths of its values before they were padded, if the plan asks for them.
+/// A finished column, with the lengths of its values before they were padded and the mask of what is not padding, if the plan asks for
+/// them.
 #[derive(Debug)]
 pub(crate) struct Stacked {
     pub(crate) data: ColumnData,
     pub(crate) lengths: Option<Buffer>,
+    pub(crate) mask: Option<Buffer>,
+}
+
+impl From<ColumnData> for Stacked {
+    fn from(data: ColumnData) -> Self {
+        Self { data, lengths: None, mask: None }
+    }
 }
 
 /// Puts the values of the samples `keep` together. `pad_to` is what sides are filled up to that the padding leaves
@@ -370,7 +378,7 @@ pub(crate) fn stack<'a>(
             if size == Some(value.bytes().len()) { Ok(value) } else { Err(shrunk(spec)) }
         })
         .collect::<Result<_>>()?;
-    let mut lengths = None;
+    let (mut lengths, mut mask) = (None, None);
     let data = match stacking {
         Stacking::Alone => {
             let Some(value) = values.first() else {
@@ -384,7 +392,12 @@ pub(crate) fn stack<'a>(
             if let Some(side) = padding.lengths {
                 lengths = Some(lengths_of(&values, side, buffers)?);
             }
-            pad(&spec.name, *dtype, padding, &values, pad_to, buffers)?
+            let data = pad(&spec.name, *dtype, padding, &values, pad_to, buffers)?;
+            if let (Some(side), ColumnData::Array { shape, .. }) = (padding.mask, &data) {
+                let places = shape.get(1 + side).copied().unwrap_or(1);
+                mask = Some(mask_of(&spec.name, &values, (side, places), buffers)?);
+            }
+            data
         }
         Stacking::Ragged => ragged(&spec.name, *dtype, spec.inner(), &values, buffers)?,
         Stacking::List => {
@@ -392,7 +405,7 @@ pub(crate) fn stack<'a>(
             ColumnData::List { dtype: *dtype, shapes, bytes }
         }
     };
-    Ok(Stacked { data, lengths })
+    Ok(Stacked { data, lengths, mask })
 }
 
 fn shrunk(spec: &ColumnSpec) -> Error {
@@ -416,6 +429,25 @@ fn lengths_of(values: &[Value<'_>], side: usize, buffers: Buffers<'_>) -> Result
         to.copy_from_slice(&length.to_ne_bytes());
     }
     Ok(lengths)
+}
+
+/// For each value a byte a place of its padded side: 1 where it has something.
+fn mask_of(
+    name: &str,
+    values: &[Value<'_>],
+    (side, places): (usize, usize),
+    buffers: Buffers<'_>,
+) -> Result<Buffer> {
+    let len = values.len().checked_mul(places).ok_or_else(|| too_large(name))?;
+    let mut mask = buffers.of(len)?;
+    if places > 0 {
+        for (to, value) in mask.chunks_exact_mut(places).zip(values) {
+            let length = value.shape().get(side).copied().unwrap_or(1).min(places);
+            to[..length].fill(1);
+            to[length..].fill(0);
+        }
+    }
+    Ok(mask)
 }
 
 fn pad(
@@ -580,7 +612,7 @@ mod tests {
     }
 
     fn open(sides: usize, value: u8, multiple_of: usize) -> Padding {
-        Padding { shape: vec![None; sides], value: vec![value], multiple_of, lengths: None }
+        Padding { shape: vec![None; sides], value: vec![value], multiple_of, lengths: None, mask: None }
     }
 
     #[test]

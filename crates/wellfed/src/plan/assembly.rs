@@ -125,6 +125,7 @@ impl<'a> Assembly<'a> {
                 Ok(match (stacking, sides) {
                     (Some(Stacking::Padded(padding)), Some(sides))
                         if padding.lengths.is_none()
+                            && padding.mask.is_none()
                             && padding.shape.iter().zip(&sides).all(|(to, have)| *to == Some(*have)) =>
                     {
                         (FieldProgram::Copy, fixed(sides, *dtype))
@@ -185,8 +186,14 @@ fn padding(
     let value = pad.padding_values.as_ref().and_then(|values| values.get(number)).and_then(Option::as_ref);
     let value =
         value.unwrap_or(&PadValue::Int(0)).element(dtype).map_err(|e| e.with_hint(field.name.clone()))?;
-    let lengths = (pad.lengths && shape.first() == Some(&None)).then_some(0);
-    Ok(Stacking::Padded(Padding { shape: sides, value, multiple_of: pad.multiple_of.unwrap_or(1), lengths }))
+    let side = (shape.first() == Some(&None)).then_some(0);
+    Ok(Stacking::Padded(Padding {
+        shape: sides,
+        value,
+        multiple_of: pad.multiple_of.unwrap_or(1),
+        lengths: side.filter(|_| pad.lengths),
+        mask: side.filter(|_| pad.mask),
+    }))
 }
 
 fn text(shape: &[Option<usize>]) -> String {

@@ -119,6 +119,21 @@ impl AudioProgram {
             this.shape = audio.follow(this.shape).map_err(|e| e.with_stage(name))?;
             this.steps.push(AudioStep { transform, place, kernels: Arc::default() });
         }
+        // As torchaudio's tensors have them. float32 holds them all; types of 16 bits do not.
+        if let Some(codes) = this.shape.codes {
+            match (cast, this.dtype) {
+                (None, _) => this.dtype = DType::Int64,
+                (Some(_), DType::Float32) => {}
+                (Some(cast), dtype) => {
+                    return Err(Error::config(format!(
+                        "dtype is {}, which does not hold numbers of {codes} quantization channels",
+                        dtype.name()
+                    ))
+                    .with_stage(cast)
+                    .with_hint("leave it out: batches have int64"));
+                }
+            }
+        }
         if optimize {
             this.window = this.first_window()?;
         }
@@ -195,6 +210,8 @@ mod tests {
         .unwrap();
         assert_eq!((cut.shape.sides(), cut.window), (vec![Some(1), Some(201), Some(81)], Some(1)));
         assert_eq!(cut.describe()[0], "decode to float32: only what RandomSegment takes");
+        let numbers = program(r#"[{"type":"PadOrTrim","length":5},{"type":"MuLawEncoding"}]"#).unwrap();
+        assert_eq!((numbers.dtype, numbers.shape.sides()), (DType::Int64, vec![None, Some(5)]));
         let after = program(r#"[{"type":"Vol","gain":2},{"type":"PadOrTrim","length":5}]"#).unwrap();
         assert_eq!(after.window, None);
     }
@@ -207,6 +224,10 @@ mod tests {
         assert!(message(r#"[{"type":"TimeFirst"}]"#).contains("works on spectra"));
         let twice = message(r#"[{"type":"Spectrogram"},{"type":"Resample"}]"#);
         assert!(twice.contains("works on waveforms") && twice.contains("Resample"), "{twice}");
+        let numbers = message(r#"[{"type":"MuLawEncoding"},{"type":"Vol","gain":2}]"#);
+        assert!(numbers.contains("works on samples") && numbers.contains("MuLawEncoding after"), "{numbers}");
+        let half = message(r#"[{"type":"MuLawEncoding"},{"type":"ToDtype","dtype":"float16"}]"#);
+        assert!(half.contains("dtype is float16") && half.contains("256 quantization channels"), "{half}");
         let cast = r#"{"type":"ToDtype","dtype":"float16"}"#;
         assert!(message(&format!(r#"[{cast},{{"type":"ToMono"}}]"#)).contains("must come last"));
         assert!(message(r#"[{"type":"ToDtype","dtype":"uint8"}]"#).contains("sounds are floating point"));

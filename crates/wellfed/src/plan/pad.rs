@@ -18,6 +18,9 @@ pub struct Pad {
     pub multiple_of: Option<usize>,
     /// Whether the lengths of arrays before padding are handed out beside them.
     pub lengths: bool,
+    /// Whether a mask is handed out beside them: which places along the side of lengths are not padding.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mask: bool,
 }
 
 /// A number to pad with.

@@ -408,7 +408,7 @@ fn image(
             rows(assembly, number, name, program.element(), &program.sides::<Option<usize>>(None, None))?;
         if let ColumnKind::Varying { stacking: Stacking::Padded(padding), .. } = &mut kind {
             // Lengths are those of sequences.
-            padding.lengths = None;
+            (padding.lengths, padding.mask) = (None, None);
         }
         kind
     } else {
@@ -453,8 +453,9 @@ fn audio(
         (&mut kind, assembly)
     {
         // Lengths are those of time, which is not the first side.
-        let side = program.shape.time_side();
-        padding.lengths = (pad.lengths && program.shape.frames.is_none()).then_some(side);
+        let side = program.shape.frames.is_none().then(|| program.shape.time_side());
+        padding.lengths = side.filter(|_| pad.lengths);
+        padding.mask = side.filter(|_| pad.mask);
     }
     Ok((FieldProgram::Audio(Box::new(program)), kind))
 }

@@ -107,8 +107,10 @@ mod trivial_augment_wide;
 
 pub use action::{Action, EraseValue, Noise, Patch};
 pub use audio::{
-    AmplitudeToDB, Fade, FrequencyMasking, KaldiFbank, KaldiMFCC, LFCC, MFCC, MelSpectrogram, PadOrTrim,
-    RandomSegment, Resample, Spectrogram, TimeFirst, TimeMasking, ToMono, Vol, WhisperLogMel,
+    AddNoise, AmplitudeToDB, Convolve, Fade, FrequencyMasking, KaldiFbank, KaldiMFCC, LFCC, MFCC, MelScale,
+    MelSpectrogram, MuLawDecoding, MuLawEncoding, PadOrTrim, PitchShift, RandomSegment, Resample,
+    SpecAugment, Spectrogram, Speed, SpeedPerturbation, TimeFirst, TimeMasking, TimeStretch, ToMono, Vad,
+    Vol, WhisperLogMel,
 };
 pub use aug_mix::{AugMix, Version};
 pub use augment::Thresholds;
@@ -585,21 +587,32 @@ transforms! {
     ToTensor,
     TrimBorder,
     TrivialAugmentWide,
+    AddNoise,
     AmplitudeToDB,
+    Convolve,
     Fade,
     FrequencyMasking,
     KaldiFbank,
     KaldiMFCC,
     LFCC,
     MFCC,
+    MelScale,
     MelSpectrogram,
+    MuLawDecoding,
+    MuLawEncoding,
     PadOrTrim,
+    PitchShift,
     RandomSegment,
     Resample,
+    SpecAugment,
     Spectrogram,
+    Speed,
+    SpeedPerturbation,
     TimeFirst,
     TimeMasking,
+    TimeStretch,
     ToMono,
+    Vad,
     Vol,
     WhisperLogMel,
 }

@@ -541,7 +541,7 @@ impl<'a> Generator<'a> {
         let Style::Padded { multiple_of, lengths, value } = self.style else { return Pad::default() };
         let kinds = data.output().unwrap().kinds;
         let values = || kinds.iter().map(|kind| kind.varies().then_some(PadValue::Int(-1))).collect();
-        Pad { multiple_of, lengths, padding_values: value.then(values), padded_shapes: None }
+        Pad { multiple_of, lengths, mask: lengths, padding_values: value.then(values), padded_shapes: None }
     }
 
     fn batch_of(&mut self, data: Dataset, batch_size: usize, drop_last: bool) -> Dataset {

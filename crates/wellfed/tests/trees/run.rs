@@ -35,6 +35,7 @@ pub(crate) struct Column {
     name: String,
     data: Data,
     lengths: Option<Vec<i64>>,
+    mask: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +62,12 @@ impl Item {
                 (ColumnData::Text(texts), _) => Data::Text(texts),
                 (other, _) => panic!("no plan has such a column: {other:?}"),
             };
-            Column { name: column.name, data, lengths: column.lengths.map(|lengths| wholes(&lengths)) }
+            Column {
+                name: column.name,
+                data,
+                lengths: column.lengths.map(|lengths| wholes(&lengths)),
+                mask: column.mask.map(|mask| mask.to_vec()),
+            }
         };
         let columns = batch.columns.into_iter().map(column).collect();
         Self::Batch { epoch: batch.epoch, number: batch.number, len: batch.len, columns }
@@ -310,8 +316,13 @@ impl<'a> Judge<'a> {
                     expected.resize(side.max(row.len()), value);
                     same &= found.get(at * side..(at + 1) * side) == Some(&expected[..]);
                     same &= column.lengths.as_ref().is_none_or(|lengths| lengths[at] == row.len() as i64);
+                    let expected = (0..side).map(|place| u8::from(place < row.len()));
+                    same &= column
+                        .mask
+                        .as_ref()
+                        .is_none_or(|mask| expected.eq(mask[at * side..][..side].iter().copied()));
                 }
-                same &= column.lengths.is_some() == pad.lengths;
+                same &= column.lengths.is_some() == pad.lengths && column.mask.is_some() == pad.mask;
                 same.then_some(()).ok_or_else(|| format!("{shape:?} {found:?} {:?}", column.lengths))
             }
             (data, cell) => Err(format!("{data:?} instead of {cell:?}")),

@@ -39,6 +39,7 @@ impl AudioOperation for ToMono {
 
 impl AudioKernel for ToMono {
     fn becomes(&self, shape: SoundShape) -> Result<SoundShape> {
+        let shape = shape.samples()?;
         let has_channels = shape.has_channels && self.keepdim;
         Ok(SoundShape { channels: Some(1), has_channels, ..shape })
     }

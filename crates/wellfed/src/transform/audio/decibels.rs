@@ -48,7 +48,7 @@ impl AudioOperation for AmplitudeToDB {
 
 impl AudioKernel for AmplitudeToDB {
     fn becomes(&self, shape: SoundShape) -> Result<SoundShape> {
-        Ok(shape)
+        shape.samples()
     }
 
     fn run(&self, sound: &mut Sound, _rng: &mut Rng) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::{Error, Result, rng::Rng, transform::param::Repr};
 /// The scale of mels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Scale {
+pub(super) enum Scale {
     #[default]
     Htk,
     Slaney,
@@ -23,7 +23,7 @@ enum Scale {
 /// What filters are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Norm {
+pub(super) enum Norm {
     Slaney,
 }
 
@@ -109,28 +109,41 @@ impl MelSpectrogram {
             onesided: true,
         };
         let spectrogram = stft.make()?;
-        let f_max = self.f_max.unwrap_or(f64::from(self.sample_rate / 2));
-        if !(self.f_min.is_finite() && self.f_min <= f_max && f_max.is_finite()) {
-            return Err(Error::config(format!(
-                "f_min is {} and f_max {f_max}; f_min must not be above f_max",
-                self.f_min
-            )));
-        }
-        let scale = match self.mel_scale {
-            Scale::Htk => MelScale::Htk,
-            Scale::Slaney => MelScale::Slaney,
-        };
-        let bank = FilterBank::mel(
+        let bank = mel_bank(
             spectrogram.bins(),
-            self.f_min,
-            f_max,
+            (self.f_min, self.f_max),
             self.n_mels,
             self.sample_rate,
-            self.norm.is_some(),
-            scale,
-        );
-        Filtered::new(self.sample_rate, spectrogram, bank.map_err(refused)?)
+            self.norm,
+            self.mel_scale,
+        )?;
+        Filtered::new(self.sample_rate, spectrogram, bank)
     }
+}
+
+/// Filters over so many bins.
+///
+/// # Errors
+/// For frequencies that are not in order, no filters, and more than there may be.
+pub(super) fn mel_bank(
+    bins: usize,
+    (f_min, f_max): (f64, Option<f64>),
+    n_mels: usize,
+    sample_rate: u32,
+    norm: Option<Norm>,
+    mel_scale: Scale,
+) -> Result<FilterBank> {
+    let f_max = f_max.unwrap_or(f64::from(sample_rate / 2));
+    if !(f_min.is_finite() && f_min <= f_max && f_max.is_finite()) {
+        return Err(Error::config(format!(
+            "f_min is {f_min} and f_max {f_max}; f_min must not be above f_max"
+        )));
+    }
+    let scale = match mel_scale {
+        Scale::Htk => MelScale::Htk,
+        Scale::Slaney => MelScale::Slaney,
+    };
+    FilterBank::mel(bins, f_min, f_max, n_mels, sample_rate, norm.is_some(), scale).map_err(refused)
 }
 
 /// A spectrum whose bins go through filters.

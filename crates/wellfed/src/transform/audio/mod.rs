@@ -8,30 +8,49 @@
 
 use std::{fmt, ops::Range, sync::Arc};
 
+mod add_noise;
 mod cepstrum;
 mod channels;
+mod convolve;
 mod decibels;
 mod kaldi;
 mod length;
 mod loudness;
 mod masking;
+mod mel_scale;
 mod mel_spectrogram;
+mod mu_law;
+mod pitch_shift;
+mod recordings;
 mod resample;
+mod spec_augment;
 mod spectrogram;
+mod speed;
 mod time_first;
+mod time_stretch;
+mod vad;
 mod whisper;
 
+pub use add_noise::AddNoise;
 pub use cepstrum::{LFCC, MFCC};
 pub use channels::ToMono;
+pub use convolve::Convolve;
 pub use decibels::AmplitudeToDB;
 pub use kaldi::{KaldiFbank, KaldiMFCC};
 pub use length::{PadOrTrim, RandomSegment};
 pub use loudness::{Fade, Vol};
 pub use masking::{FrequencyMasking, TimeMasking};
+pub use mel_scale::MelScale;
 pub use mel_spectrogram::MelSpectrogram;
+pub use mu_law::{MuLawDecoding, MuLawEncoding};
+pub use pitch_shift::PitchShift;
 pub use resample::Resample;
+pub use spec_augment::SpecAugment;
 pub use spectrogram::Spectrogram;
+pub use speed::{Speed, SpeedPerturbation};
 pub use time_first::TimeFirst;
+pub use time_stretch::TimeStretch;
+pub use vad::Vad;
 pub use whisper::WhisperLogMel;
 
 use crate::{Error, ErrorKind, Result, rng::Rng};
@@ -54,12 +73,22 @@ pub struct SoundShape {
     pub time_first: bool,
     /// Samples of the waveform a second, Hz.
     pub rate: Option<u32>,
+    /// How many numbers there are, where values are whole numbers of a scale (µ-law) and no samples.
+    pub codes: Option<u32>,
 }
 
 impl SoundShape {
     /// A file of which nothing is known.
     pub fn file() -> Self {
-        Self { channels: None, has_channels: true, bins: None, frames: None, time_first: false, rate: None }
+        Self {
+            channels: None,
+            has_channels: true,
+            bins: None,
+            frames: None,
+            time_first: false,
+            rate: None,
+            codes: None,
+        }
     }
 
     /// Sides of the array.
@@ -84,10 +113,21 @@ impl SoundShape {
         self.sides().into_iter().try_fold(1_usize, |n, side| n.checked_mul(side?))
     }
 
+    /// Fails for numbers that are no samples.
+    fn samples(self) -> Result<Self> {
+        match self.codes {
+            None => Ok(self),
+            Some(codes) => Err(Error::config(format!(
+                "it works on samples, and what comes to it are numbers of {codes} quantization channels"
+            ))
+            .with_hint("put MuLawEncoding after it")),
+        }
+    }
+
     /// Fails for a spectrum.
     fn waveform(self) -> Result<Self> {
         match self.bins {
-            None => Ok(self),
+            None => self.samples(),
             Some(bins) => Err(Error::config(format!(
                 "it works on waveforms, and what comes to it is a spectrum of {bins} bins"
             ))
@@ -266,13 +306,29 @@ pub trait AudioOperation: fmt::Debug {
 
 /// A transform that is ready for sounds of one rate. Shared by all threads.
 pub trait AudioKernel: fmt::Debug + Send + Sync {
-    /// What becomes of a sound's shape: of one of which all is known, all is known.
+    /// What becomes of a sound's shape: of one of which all is known, all is known but what depends on draws.
     ///
     /// # Errors
     /// As [`AudioOperation::follow`].
     fn becomes(&self, shape: SoundShape) -> Result<SoundShape>;
 
-    /// Changes a sound. What [`AudioKernel::becomes`] says of its size was checked before.
+    /// The same with the draws of a sample: of a sound of which all is known, all is known. `rng` is as [`AudioKernel::run`] gets it.
+    /// What depends on values is the greatest that it can be.
+    ///
+    /// # Errors
+    /// As [`AudioKernel::becomes`].
+    fn drawn(&self, shape: SoundShape, rng: &mut Rng) -> Result<SoundShape> {
+        let _ = rng;
+        self.becomes(shape)
+    }
+
+    /// Values that it works in for a sound of `shape`, besides what is there and what it makes.
+    fn scratch(&self, shape: SoundShape) -> usize {
+        let _ = shape;
+        0
+    }
+
+    /// Changes a sound. What [`AudioKernel::drawn`] says of its size was checked before.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`] for a sound that cannot be changed so, as one that is too short.
@@ -292,6 +348,18 @@ fn refused(error: wellfed_audio::Error) -> Error {
 /// What it cannot make of a sound.
 fn impossible(error: wellfed_audio::Error) -> Error {
     Error::new(ErrorKind::Shape, error.message())
+}
+
+/// What the decoder says of a file.
+pub(crate) fn undecodable(error: wellfed_audio::Error) -> Error {
+    use wellfed_audio::ErrorKind as Kind;
+    let kind = match error.kind() {
+        Kind::Unsupported => ErrorKind::Unsupported,
+        Kind::Limit => ErrorKind::Limit,
+        Kind::Argument => ErrorKind::Shape,
+        _ => ErrorKind::Corrupt,
+    };
+    Error::new(kind, error.message())
 }
 
 /// Makes transforms of sounds operations, as those of images are.
@@ -322,21 +390,32 @@ macro_rules! operations {
 }
 
 operations! {
+    AddNoise,
     AmplitudeToDB,
+    Convolve,
     Fade,
     FrequencyMasking,
     KaldiFbank,
     KaldiMFCC,
     LFCC,
     MFCC,
+    MelScale,
     MelSpectrogram,
+    MuLawDecoding,
+    MuLawEncoding,
     PadOrTrim,
+    PitchShift,
     RandomSegment,
     Resample,
+    SpecAugment,
     Spectrogram,
+    Speed,
+    SpeedPerturbation,
     TimeFirst,
     TimeMasking,
+    TimeStretch,
     ToMono,
+    Vad,
     Vol,
     WhisperLogMel,
 }
@@ -361,7 +440,10 @@ mod testing {
     pub(super) fn run(operation: &dyn AudioOperation, mut sound: Sound) -> Result<Sound> {
         let before = sound.shape;
         let kernel = operation.kernel(before.rate.unwrap())?;
-        let expected = kernel.becomes(before)?;
+        let (known, expected) =
+            (kernel.becomes(before)?, kernel.drawn(before, &mut Rng::for_stage(1, 2, 3, 4))?);
+        assert!(known.frames.is_none_or(|frames| Some(frames) == expected.frames), "{known:?} {expected:?}");
+        assert_eq!(known, SoundShape { frames: known.frames, ..expected });
         let settled = operation.follow(SoundShape { channels: None, frames: None, rate: None, ..before })?;
         kernel.run(&mut sound, &mut Rng::for_stage(1, 2, 3, 4))?;
         assert_eq!(sound.shape, expected);

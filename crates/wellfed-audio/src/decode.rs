@@ -19,7 +19,7 @@ use symphonia::core::{
     units::Timestamp,
 };
 
-use crate::{Error, ErrorKind, Limits, Result, wav::Wav};
+use crate::{Error, ErrorKind, Limits, Result, mp3, wav::Wav};
 
 /// What an audio file says of itself before its samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,6 +204,28 @@ fn decode_segment<'b>(
     if let Some(frames) = expected {
         limits.check_samples(frames, head.channels)?;
     }
+    // A frame of a format with an exact length has at least a byte; others grow.
+    let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
+    channels.iter_mut().for_each(|channel| channel.reserve(room));
+    if head.container == "mp3" && head.codec == "mp3" {
+        if packets.decode_mp3(bytes, head, segment, limits, channels) {
+            return Ok(());
+        }
+        channels.iter_mut().for_each(Vec::clear);
+        (_, packets) = Packets::open(bytes, limits)?;
+    }
+    by_library(bytes, head, packets, segment, limits, channels)
+}
+
+/// Decodes a segment with the library's decoder.
+fn by_library<'b>(
+    bytes: &'b [u8],
+    head: &Head,
+    mut packets: Packets<'b>,
+    segment: Segment,
+    limits: &Limits,
+    channels: &mut Vec<Vec<f32>>,
+) -> Result<()> {
     // Where a sound cannot seek, or not there, it is decoded from its start.
     let begin = if segment.offset >= NEAR { packets.seek(head, segment.offset - WARM_UP) } else { Some(0) };
     let begin = match begin {
@@ -213,9 +235,6 @@ fn decode_segment<'b>(
             0
         }
     };
-    // A frame of a format with an exact length has at least a byte; others grow.
-    let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
-    channels.iter_mut().for_each(|channel| channel.reserve(room));
     let mut reading = Reading {
         at: begin,
         begin: segment.offset,
@@ -225,9 +244,9 @@ fn decode_segment<'b>(
     packets.read(head, &mut reading, limits)?;
     let found = reading.channels.first().map_or(0, Vec::len) as u64;
     // Of what has no length of its own nothing can be missing.
-    if let (Some(said), Some(frames)) = (head.frames, expected)
+    if let Some(said) = head.frames
         && packets.is_exact
-        && found < frames
+        && found < said.saturating_sub(segment.offset).min(segment.frames.unwrap_or(u64::MAX))
     {
         let text = format!(
             "the sound ends after {} frames; its head says {said}",
@@ -298,6 +317,20 @@ impl<'b> Packets<'b> {
         let is_exact = head.codec.starts_with("pcm") || head.codec == "flac";
         let (track, start) = (track.id, track.start_ts.get().max(0));
         Ok((head, Self { format, decoder, track, start, by_frames, is_exact }))
+    }
+
+    /// Decodes a segment without the library, which has read the head and gives the first frame: whether that was done.
+    fn decode_mp3(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        segment: Segment,
+        limits: &Limits,
+        channels: &mut [Vec<f32>],
+    ) -> bool {
+        let Ok(Some(packet)) = self.format.next_packet() else { return false };
+        let start = mp3::Start { frame: &packet.data, at: packet.pts.get(), frames: head.frames };
+        mp3::decode(bytes, start, segment, limits, channels)
     }
 
     /// Goes to a frame, or before it: the one that is decoded next. `None` if that cannot be told.
@@ -397,6 +430,25 @@ fn bits(format: SampleFormat) -> Option<u32> {
         SampleFormat::U32 | SampleFormat::S32 | SampleFormat::F32 => 32,
         SampleFormat::F64 => 64,
     })
+}
+
+/// What the library's decoder makes of a segment.
+#[cfg(test)]
+pub(crate) fn decode_by_library(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
+    let (head, packets) = guarded(|| Packets::open(bytes, limits))?;
+    let mut channels = vec![Vec::new(); head.channels as usize];
+    guarded(|| by_library(bytes, &head, packets, segment, limits, &mut channels))?;
+    Ok(Waveform { sample_rate: head.sample_rate, channels })
+}
+
+/// What the own decoder of MP3 makes of a segment, if it decodes the file.
+#[cfg(test)]
+pub(crate) fn decode_mp3(bytes: &[u8], segment: Segment, limits: &Limits) -> Option<Waveform> {
+    let (head, mut packets) = guarded(|| Packets::open(bytes, limits)).ok()?;
+    let mut channels = vec![Vec::new(); head.channels as usize];
+    packets
+        .decode_mp3(bytes, &head, segment, limits, &mut channels)
+        .then_some(Waveform { sample_rate: head.sample_rate, channels })
 }
 
 #[cfg(test)]

@@ -44,6 +44,9 @@ pub(crate) trait Lanes:
 
     fn sqrt(self) -> Self;
 
+    /// Each lane's value in the next lane, and `first` in the first.
+    fn after(self, first: f32) -> Self;
+
     /// The first values; zeros if there are too few.
     fn read(values: &[f32]) -> Self;
 
@@ -118,6 +121,11 @@ macro_rules! lanes {
             #[inline(always)]
             fn sqrt(self) -> Self {
                 self.root()
+            }
+
+            #[inline(always)]
+            fn after(self, first: f32) -> Self {
+                Self::of(|lane| if lane == 0 { first } else { self.0[lane - 1] })
             }
 
             #[inline(always)]
@@ -420,6 +428,23 @@ mod tests {
         fn run<L: Lanes>(self) {
             there_and_back::<L>();
         }
+    }
+
+    struct After;
+
+    impl Kernel for After {
+        type Output = ();
+
+        fn run<L: Lanes>(self) {
+            let moved = L::of(|lane| lane as f32 + 1.0).after(0.0);
+            assert_eq!(moved, L::of(|lane| lane as f32));
+        }
+    }
+
+    #[test]
+    fn values_move_by_a_lane() {
+        After.run::<Eight>();
+        run(After);
     }
 
     #[test]

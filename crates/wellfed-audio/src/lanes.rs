@@ -125,7 +125,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             fn after(self, first: f32) -> Self {
-                Self::of(|lane| if lane == 0 { first } else { self.0[lane - 1] })
+                self.behind(first)
             }
 
             #[inline(always)]
@@ -192,6 +192,11 @@ impl Neg for Eight {
 }
 
 impl Eight {
+    #[inline(always)]
+    fn behind(self, first: f32) -> Self {
+        Self::of(|lane| if lane == 0 { first } else { self.0[lane - 1] })
+    }
+
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
         Self(std::array::from_fn(

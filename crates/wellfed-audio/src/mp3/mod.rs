@@ -255,7 +255,16 @@ impl Decode<'_, '_> {
 /// The values of each lane, one after the other.
 #[inline(always)]
 fn to_rows<L: Lanes>(values: &[L], rows: &mut [f32]) {
-    for (lane, row) in rows.chunks_exact_mut(LINES).enumerate() {
-        row.iter_mut().zip(values).for_each(|(place, values)| *place = values.values()[lane]);
+    let mut rows = rows.chunks_exact_mut(LINES);
+    // Four by four, which the compiler does in registers.
+    for lane in (0..L::N).step_by(4) {
+        let mut four: [_; 4] = std::array::from_fn(|_| rows.next().unwrap_or_default());
+        for (number, values) in values.as_chunks::<4>().0.iter().enumerate() {
+            for (i, row) in four.iter_mut().enumerate() {
+                if let Some(places) = row.get_mut(4 * number..4 * number + 4) {
+                    places.copy_from_slice(&values.each_ref().map(|values| values.values()[lane + i]));
+                }
+            }
+        }
     }
 }

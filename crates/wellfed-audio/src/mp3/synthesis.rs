@@ -91,13 +91,12 @@ impl<L: Lanes> Synthesis<L> {
     pub(super) fn apply(&mut self, bands: &[[L; BANDS]; SLOTS], count: usize, out: &mut [[L; BANDS]; SLOTS]) {
         let factors = &*FACTORS;
         for ((bands, slot), (earlier, last)) in
-            bands.iter().zip(EARLIER..).zip((0..EARLIER).zip(&mut self.last))
+            bands.iter().zip(0..SLOTS).zip((0..EARLIER).zip(&mut self.last))
         {
-            let mut values = *bands;
-            transform(&mut values, factors);
-            self.slots[slot] = values;
-            let shifted = &mut self.slots[earlier];
-            for ((shifted, value), last) in shifted.iter_mut().zip(&values).zip(last) {
+            let (before, own) = self.slots.split_at_mut(EARLIER);
+            let (shifted, values) = (&mut before[earlier], &mut own[slot]);
+            transform(bands, factors, values);
+            for ((shifted, value), last) in shifted.iter_mut().zip(&*values).zip(last) {
                 *shifted = value.after(*last);
                 *last = value.values()[count - 1];
             }
@@ -129,7 +128,7 @@ impl<L: Lanes> Synthesis<L> {
 
 /// The cosine transform of second type of 32 values: value `m` becomes the sum of `x[k] cos(m (2k + 1)pi / 64)`.
 #[inline(always)]
-fn transform<L: Lanes>(values: &mut [L; 32], factors: &[f32; 31]) {
+fn transform<L: Lanes>(values: &[L; 32], factors: &[f32; 31], out: &mut [L; 32]) {
     let (of_32, factors) = factors.split_at(16);
     let mut halves = [[L::ZERO; 16]; 2];
     for k in 0..16 {
@@ -139,7 +138,7 @@ fn transform<L: Lanes>(values: &mut [L; 32], factors: &[f32; 31]) {
     for half in &mut halves {
         transform_16(half, factors);
     }
-    join(values, &halves[0], &halves[1]);
+    join(out, &halves[0], &halves[1]);
 }
 
 macro_rules! transform {

@@ -195,11 +195,7 @@ fn decode_segment<'b>(
     limits: &Limits,
     channels: &mut Vec<Vec<f32>>,
 ) -> Result<()> {
-    let whole = head.frames.map(|frames| frames.saturating_sub(segment.offset));
-    let expected = match (segment.frames, whole) {
-        (Some(wanted), Some(left)) => Some(wanted.min(left)),
-        (wanted, left) => wanted.or(left),
-    };
+    let expected = expected(head, segment);
     // What a head says is checked before there is memory for it; what decodes, as it comes.
     if let Some(frames) = expected {
         limits.check_samples(frames, head.channels)?;
@@ -215,6 +211,15 @@ fn decode_segment<'b>(
         (_, packets) = Packets::open(bytes, limits)?;
     }
     by_library(bytes, head, packets, segment, limits, channels)
+}
+
+/// Frames of a segment, as far as is known before it is decoded.
+fn expected(head: &Head, segment: Segment) -> Option<u64> {
+    let whole = head.frames.map(|frames| frames.saturating_sub(segment.offset));
+    match (segment.frames, whole) {
+        (Some(wanted), Some(left)) => Some(wanted.min(left)),
+        (wanted, left) => wanted.or(left),
+    }
 }
 
 /// Decodes a segment with the library's decoder.
@@ -436,6 +441,9 @@ fn bits(format: SampleFormat) -> Option<u32> {
 #[cfg(test)]
 pub(crate) fn decode_by_library(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
     let (head, packets) = guarded(|| Packets::open(bytes, limits))?;
+    if let Some(frames) = expected(&head, segment) {
+        limits.check_samples(frames, head.channels)?;
+    }
     let mut channels = vec![Vec::new(); head.channels as usize];
     guarded(|| by_library(bytes, &head, packets, segment, limits, &mut channels))?;
     Ok(Waveform { sample_rate: head.sample_rate, channels })

@@ -2,9 +2,12 @@
 //!
 //! A row each for 44.1, 48 and 32 kHz, for their halves, and for their quarters, which no standard has.
 
+/// Long bands.
+pub(super) const LONG_BANDS: usize = 22;
+
 /// Where long bands begin, of 576 values; and the end.
 #[rustfmt::skip]
-pub(super) static LONG: [[u16; 23]; 9] = [
+pub(super) static LONG: [[u16; LONG_BANDS + 1]; 9] = [
     [0, 4, 8, 12, 16, 20, 24, 30, 36, 44, 52, 62, 74, 90, 110, 134, 162, 196, 238, 288, 342, 418, 576],
     [0, 4, 8, 12, 16, 20, 24, 30, 36, 42, 50, 60, 72, 88, 106, 128, 156, 190, 230, 276, 330, 384, 576],
     [0, 4, 8, 12, 16, 20, 24, 30, 36, 44, 54, 66, 82, 102, 126, 156, 194, 240, 296, 364, 448, 550, 576],
@@ -31,7 +34,8 @@ pub(super) static SHORT: [[u16; 14]; 9] = [
 ];
 
 /// What is added to the scale factors of high bands where `preflag` says so: table B.6.
-pub(super) const EMPHASIS: [u8; 22] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 2, 0];
+pub(super) const EMPHASIS: [u8; LONG_BANDS] =
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 3, 2, 0];
 
 /// Where each band begins and ends.
 pub(super) fn ranges(row: &[u16]) -> impl Iterator<Item = (usize, usize)> {

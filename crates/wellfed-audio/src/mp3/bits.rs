@@ -3,7 +3,7 @@
 //! Beyond the end there are zeros; [`Bits::position`] tells who reads them.
 
 /// A reader of bits.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
     /// The byte that comes into the window next.
@@ -37,18 +37,20 @@ impl<'a> Bits<'a> {
             self.next += whole as usize;
             self.held += 8 * whole;
         } else {
-            self.refill_at_the_end();
+            *self = self.refilled_at_the_end();
         }
     }
 
+    /// Takes a copy, so that a reader in a loop stays in registers: one that a call may change does not.
     #[cold]
-    fn refill_at_the_end(&mut self) {
+    fn refilled_at_the_end(mut self) -> Self {
         while self.held < 56 {
             let byte = self.bytes.get(self.next).copied().unwrap_or(0);
             self.window |= u64::from(byte) << (56 - self.held);
             self.next += 1;
             self.held += 8;
         }
+        self
     }
 
     /// The next `count` bits, of those in the window: from 1 to 63.

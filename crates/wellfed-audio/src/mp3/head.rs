@@ -68,6 +68,23 @@ impl Head {
         })
     }
 
+    /// As [`Self::parse`] of a frame that follows this one, whose sizes are `sizes`. Most heads differ in bit rate, padding and stereo only.
+    #[inline(always)]
+    pub(super) fn parse_next(&self, sizes: &Sizes, bytes: &[u8]) -> Option<Self> {
+        let word = u32::from_be_bytes(*bytes.first_chunk()?);
+        let size = sizes.bytes[(word >> 12) as usize & 15];
+        if (word ^ sizes.word) & SAME != 0 || size == 0 || ((word >> 6) & 3 == 3) != (self.channels == 1) {
+            return Self::parse(bytes);
+        }
+        let joint = (word >> 6) & 3 == 1;
+        Some(Self {
+            mid_side: joint && word & 0x20 != 0,
+            intensity: joint && word & 0x10 != 0,
+            size: usize::from(size) + (word >> 9 & 1) as usize,
+            ..*self
+        })
+    }
+
     /// Parts of 576 samples of each channel.
     pub(super) fn granules(&self) -> usize {
         if self.version == Version::Mpeg1 { 2 } else { 1 }
@@ -104,6 +121,32 @@ impl Head {
     }
 }
 
+/// Bits of a head that are the same in all frames of most files: all but bit rate, padding, stereo and what decoding does not look at.
+const SAME: u32 = 0xffff_0c00;
+
+/// Sizes of frames by the number of their bit rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// The head that they are of.
+    word: u32,
+    /// Without padding; 0 where the number is none of a bit rate.
+    bytes: [u16; 16],
+}
+
+impl Sizes {
+    /// Of frames like the one that begins here.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        let word = u32::from_be_bytes(*bytes.first_chunk()?) & !0xf200;
+        let size =
+            |rate: u32| Head::parse(&(word | rate << 12).to_be_bytes()).map_or(0, |head| head.size as u16);
+        let mut sizes = [0; 16];
+        for (rate, place) in (0..).zip(&mut sizes) {
+            *place = size(rate);
+        }
+        Some(Self { word, bytes: sizes })
+    }
+}
+
 /// Whether these bits have what every head of a frame has, of any layer.
 pub(super) fn could_be_head(word: u32) -> bool {
     let (version, layer, rate) = ((word >> 19) & 3, (word >> 17) & 3, (word >> 10) & 3);
@@ -133,6 +176,20 @@ mod tests {
         assert_eq!(Head::parse(&[0xff, 0xfb, 0x92, 0x64]).unwrap().size, 418);
         let head = Head::parse(&[0xff, 0xe3, 0x18, 0xc4]).unwrap();
         assert_eq!((head.version, head.rate, head.channels, head.size), (Version::Mpeg25, 8_000, 1, 72));
+    }
+
+    #[test]
+    fn heads_that_follow_are_what_they_are_alone() {
+        let first = [0xff, 0xfb, 0x90, 0x64];
+        let (head, sizes) = (Head::parse(&first).unwrap(), Sizes::of(&first).unwrap());
+        for second in 0..=255 {
+            for (third, fourth) in
+                (0..=255).flat_map(|third| [0x00, 0x64, 0x54, 0xc4].map(|last| (third, last)))
+            {
+                let bytes = [0xff, second, third, fourth];
+                assert_eq!(head.parse_next(&sizes, &bytes), Head::parse(&bytes), "{bytes:02x?}");
+            }
+        }
     }
 
     #[test]

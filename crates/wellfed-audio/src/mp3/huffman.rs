@@ -1,4 +1,4 @@
-//! Huffman codes of layer III, decoded by tables: a look-up gives a pair of values with their signs.
+//! Huffman codes of layer III, decoded by tables: a look-up gives one or two groups of values with their signs.
 
 use std::sync::LazyLock;
 
@@ -7,29 +7,67 @@ use super::{
     huffman_tables::{LISTED, Listed, QUADS},
 };
 
-/// Bits of the first look-up. With 11 nearly all pairs of usual streams take one; four of them fit the bits of one refill.
+/// Bits of a look-up: nearly all groups of usual streams take one, and more than half of them come two at a time.
 const FIRST: u32 = 11;
 
-/// Pairs that are decoded from one refill.
-const PAIRS: usize = 4;
+/// Look-ups whose bits come from one refill.
+const LOOKUPS: usize = 5;
 
-/// An entry holds a length, in its lowest byte, and a number in each of the next two.
+/// What a look-up gives. From the lowest bit on: 4 bits with the length of all groups and 4 with that of the first, signs and all; 1 bit,
+/// whether there are two; 10 bits each with where the values of the groups are listed.
 ///
-/// Entries below this are whole pairs: the numbers are places in [`Tables::signed`], the length that of code and signs.
-const CODE: u32 = 1 << 30;
+/// From `CODE` on it is a code of one pair whose signs, or the rest of whose values, come next: 8 bits with its length, 8 each with both
+/// values. From `LINK` on it is the start of a longer code: 8 bits with the number of those that come next, and above where entries for
+/// these begin.
+type Entry = u32;
 
-/// Entries from `CODE` on are codes whose signs, or the rest of whose values, come next: the numbers are the values. From this on they are
-/// codes longer than the first look-up: the length is that of a second one, and the number above says where its entries begin.
-const LINK: u32 = 2 << 30;
+const CODE: Entry = 1 << 30;
+const LINK: Entry = 2 << 30;
 
 /// Values that a pair may have: 15 and the greatest number of 13 bits.
 const VALUES: usize = 15 + (1 << 13);
 
+/// A group with its signs that a look-up may begin with.
+#[derive(Clone, Copy)]
+struct Group {
+    /// Bits of code and signs.
+    length: u32,
+    /// Where its values are listed.
+    listed: u32,
+}
+
+/// Entries for groups by their first bits, two at a time where both have room. Of bits without a group they are 0.
+fn entries(group: impl Fn(usize) -> Option<Group>) -> Box<[Entry; 1 << FIRST]> {
+    let mut entries = Box::new([0; 1 << FIRST]);
+    for (bits, entry) in entries.iter_mut().enumerate() {
+        let Some(one) = group(bits) else { continue };
+        // Bits that are not known are taken for 0: what follows counts only if its own bits are known.
+        let rest = (bits << one.length) & ((1 << FIRST) - 1);
+        let two = group(rest).filter(|two| one.length + two.length <= FIRST);
+        let length = one.length + two.map_or(0, |two| two.length);
+        *entry = length | one.length << 4 | u32::from(two.is_some()) << 8 | one.listed << 9;
+        *entry |= two.map_or(0, |two| two.listed) << 19;
+    }
+    entries
+}
+
+/// The length of all groups of an entry, and the number of them.
+#[inline(always)]
+fn both(entry: Entry) -> (u32, usize) {
+    (entry & 15, 1 + (entry >> 8 & 1) as usize)
+}
+
+/// Where the values of an entry's groups are listed.
+#[inline(always)]
+fn listed(entry: Entry) -> [usize; 2] {
+    [entry >> 9, entry >> 19].map(|listed| listed as usize & 0x3ff)
+}
+
 /// A code of pairs.
 #[derive(Debug)]
 struct Code {
-    first: Box<[u32; 1 << FIRST]>,
-    second: Vec<u32>,
+    first: Box<[Entry; 1 << FIRST]>,
+    second: Vec<Entry>,
 }
 
 /// What is looked up.
@@ -38,15 +76,16 @@ pub(super) struct Tables {
     /// The code of each number that a stream may choose, and its `linbits`.
     codes: [(usize, u32); 32],
     of_pairs: Vec<Code>,
-    /// `x^(4/3)` of 0 to 15, with either sign one after the other.
-    signed: [f32; 32],
+    /// `x^(4/3)` and `y^(4/3)` with their signs, at `32 (2x + sign) + 2y + sign`.
+    pairs: Box<[[f32; 2]; 1 << 10]>,
     /// `x^(4/3)`.
     powers: Vec<f32>,
-    /// The length and the values of four that are 0, 1 or -1, by 10 bits, for both codes.
-    quads: [Box<[(u32, [f32; 4])]>; 2],
+    of_ones: [Box<[Entry; 1 << FIRST]>; 2],
+    /// Four values that are 0, 1 or -1, as 2 bits each.
+    ones: Box<[[f32; 4]; 1 << 8]>,
 }
 
-/// They take 200 kB, and are made when the first stream needs them.
+/// They take 300 kB, and are made when the first stream needs them.
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::new);
 
 /// A number of a code that no stream may choose.
@@ -54,47 +93,53 @@ const NONE: usize = usize::MAX;
 
 impl Code {
     fn new(listed: &Listed, has_linbits: bool) -> Self {
-        let mut first = Box::new([0; 1 << FIRST]);
+        let codes = || {
+            let codes = listed.lengths.iter().zip(listed.bits).enumerate();
+            codes.map(|(number, (length, bits))| {
+                let pair = ((number / listed.side) as u32, (number % listed.side) as u32);
+                (pair, u32::from(*length), usize::from(*bits))
+            })
+        };
+        let mut pairs = [None; 1 << FIRST];
+        let mut others: [Entry; 1 << FIRST] = [0; 1 << FIRST];
         // The longest code below each entry of the first look-up.
         let mut deepest = [0; 1 << FIRST];
-        let codes = || listed.lengths.iter().map(|length| u32::from(*length)).zip(listed.bits).enumerate();
-        for (number, (length, bits)) in codes() {
-            let (x, y) = ((number / listed.side) as u32, (number % listed.side) as u32);
-            let bits = usize::from(*bits);
+        for ((x, y), length, bits) in codes() {
             if length > FIRST {
                 let deep = &mut deepest[bits >> (length - FIRST)];
                 *deep = length.max(*deep);
                 continue;
             }
             let signs = u32::from(x > 0) + u32::from(y > 0);
-            let begin = bits << (FIRST - length);
-            let room = &mut first[begin..begin + (1 << (FIRST - length))];
+            let room = (bits << (FIRST - length))..((bits + 1) << (FIRST - length));
             if length + signs > FIRST || (has_linbits && x.max(y) == 15) {
-                room.fill(CODE | length | x << 8 | y << 16);
+                others[room].fill(CODE | length | x << 8 | y << 16);
                 continue;
             }
-            for (after, entry) in room.iter_mut().enumerate() {
+            for (after, pair) in pairs[room].iter_mut().enumerate() {
                 // The bits after the code are the signs of what is not 0.
                 let signs_there = (after >> (FIRST - length - signs)) as u32;
-                let (of_x, of_y) = if y > 0 { (signs_there >> 1, signs_there & 1) } else { (signs_there, 0) };
-                let of_x = if x > 0 { of_x & 1 } else { 0 };
-                *entry = (length + signs) | (2 * x + of_x) << 8 | (2 * y + of_y) << 16;
+                let of_y = if y > 0 { signs_there & 1 } else { 0 };
+                let of_x = if x > 0 { signs_there >> u32::from(y > 0) & 1 } else { 0 };
+                let listed = 32 * (2 * x + of_x) + 2 * y + of_y;
+                *pair = Some(Group { length: length + signs, listed });
             }
         }
+        let mut first = entries(|bits| pairs[bits]);
         let mut second = Vec::new();
-        for (entry, deep) in first.iter_mut().zip(deepest).filter(|(_, deep)| *deep > 0) {
-            *entry = LINK | (deep - FIRST) | (second.len() as u32) << 8;
-            second.resize(second.len() + (1 << (deep - FIRST)), 0);
+        for ((entry, other), deep) in first.iter_mut().zip(others).zip(deepest) {
+            *entry |= other;
+            if deep > 0 {
+                *entry = LINK | (deep - FIRST) | (second.len() as u32) << 8;
+                second.resize(second.len() + (1 << (deep - FIRST)), 0);
+            }
         }
-        for (number, (length, bits)) in codes().filter(|(_, (length, _))| *length > FIRST) {
-            let (x, y) = ((number / listed.side) as u32, (number % listed.side) as u32);
-            let bits = usize::from(*bits);
-            let link = first[bits >> (length - FIRST)];
+        for ((x, y), length, bits) in codes().filter(|(_, length, _)| *length > FIRST) {
+            let more = length - FIRST;
+            let link = first[bits >> more];
             let (wide, offset) = (link & 0xff, (link & !LINK) as usize >> 8);
-            let rest = bits & ((1 << (length - FIRST)) - 1);
-            let spare = wide - (length - FIRST);
-            let begin = offset + (rest << spare);
-            second[begin..begin + (1 << spare)].fill(CODE | length | x << 8 | y << 16);
+            let begin = offset + ((bits & ((1 << more) - 1)) << (wide - more));
+            second[begin..begin + (1 << (wide - more))].fill(CODE | length | x << 8 | y << 16);
         }
         Self { first, second }
     }
@@ -114,9 +159,12 @@ impl Tables {
             _ => (place(24), [4, 5, 6, 7, 8, 9, 11, 13][number - 24]),
         });
         let powers: Vec<f32> = (0..=VALUES).map(|value| (value as f64).powf(4.0 / 3.0) as f32).collect();
-        let signed = std::array::from_fn(|i| if i % 2 == 0 { powers[i / 2] } else { -powers[i / 2] });
-        let inverted: [(u8, u8); 16] = std::array::from_fn(|values| (4, 15 - values as u8));
-        Self { codes, of_pairs, signed, powers, quads: [quads(&QUADS), quads(&inverted)] }
+        let signed = |i: usize| if i.is_multiple_of(2) { powers[i / 2] } else { -powers[i / 2] };
+        let pairs = Box::new(std::array::from_fn(|i| [signed(i / 32), signed(i % 32)]));
+        let one = |i: usize| [0.0, 1.0, -1.0, 0.0][i & 3];
+        let ones = Box::new(std::array::from_fn(|i| [one(i >> 6), one(i >> 4), one(i >> 2), one(i)]));
+        let of_ones = [of_ones(&QUADS), of_ones(&INVERTED)];
+        Self { codes, of_pairs, pairs, powers, of_ones, ones }
     }
 
     /// Whether a stream may choose this number of a code: of 0 all values are 0.
@@ -131,23 +179,52 @@ impl Tables {
             out.fill(0.0);
             return;
         };
-        let mut pairs = out.as_chunks_mut::<2>().0.iter_mut();
+        let (mut at, reader) = (0, bits);
+        // Its own copy, as of `Bits::refill`.
+        let mut bits = *reader;
         'refill: loop {
             bits.refill();
-            for _ in 0..PAIRS {
-                let Some(pair) = pairs.next() else { return };
+            for _ in 0..LOOKUPS {
                 let entry = code.first[bits.ahead(FIRST)];
+                let Some(room) = out.get_mut(at..).and_then(<[f32]>::first_chunk_mut::<4>) else {
+                    break 'refill;
+                };
                 if entry >= CODE {
-                    *pair = self.long_pair(code, linbits, entry, bits);
+                    let pair;
+                    (pair, bits) = self.long_pair(code, linbits, entry, bits);
+                    [room[0], room[1]] = pair;
+                    at += 2;
                     continue 'refill;
                 }
-                bits.skip(entry & 0xff);
-                *pair = [self.signed[(entry >> 8) as usize & 31], self.signed[(entry >> 16) as usize & 31]];
+                // Where there is one pair, the next look-up overwrites what is no second one.
+                let [one, two] = listed(entry).map(|listed| self.pairs[listed]);
+                *room = [one[0], one[1], two[0], two[1]];
+                let (length, count) = both(entry);
+                bits.skip(length);
+                at += 2 * count;
             }
         }
+        if let Some(room) = out.get_mut(at..).and_then(<[f32]>::first_chunk_mut::<2>) {
+            bits.refill();
+            let entry = code.first[bits.ahead(FIRST)];
+            if entry >= CODE {
+                (*room, bits) = self.long_pair(code, linbits, entry, bits);
+            } else {
+                *room = self.pairs[listed(entry)[0]];
+                bits.skip(entry >> 4 & 15);
+            }
+        }
+        *reader = bits;
     }
 
-    fn long_pair(&self, code: &Code, linbits: u32, entry: u32, bits: &mut Bits<'_>) -> [f32; 2] {
+    #[inline(never)]
+    fn long_pair<'b>(
+        &self,
+        code: &Code,
+        linbits: u32,
+        entry: Entry,
+        mut bits: Bits<'b>,
+    ) -> ([f32; 2], Bits<'b>) {
         // A code, its signs and two rests of values have at most 47 bits.
         bits.refill();
         let entry = if entry >= LINK {
@@ -158,7 +235,7 @@ impl Tables {
             entry
         };
         bits.skip(entry & 0xff);
-        [entry >> 8, entry >> 16].map(|value| {
+        let pair = [entry >> 8, entry >> 16].map(|value| {
             let mut value = value & 0xff;
             if value == 0 {
                 return 0.0;
@@ -168,49 +245,76 @@ impl Tables {
             }
             let power = self.powers[value as usize];
             if bits.held(1) == 1 { -power } else { power }
-        })
+        });
+        (pair, bits)
     }
 
     /// Decodes values of 0, 1 and -1 until bit `end`, or all of `out` is full: how many, which is a multiple of 4.
     ///
     /// The last four may have been made of bits beyond the end.
     pub(super) fn ones(&self, second: bool, bits: &mut Bits<'_>, end: usize, out: &mut [f32]) -> usize {
-        let table = &self.quads[usize::from(second)];
-        let mut left = end as isize - bits.position() as isize;
-        let mut count = 0;
-        for room in out.as_chunks_mut::<4>().0 {
-            if left <= 0 {
-                break;
-            }
+        let entries = &self.of_ones[usize::from(second)];
+        let (mut at, reader) = (0, bits);
+        let mut bits = *reader;
+        // Two at a time only where both begin before the end.
+        while end.saturating_sub(bits.position()) > LOOKUPS * FIRST as usize && out.len() >= at + 8 * LOOKUPS
+        {
             bits.refill();
-            let (length, values) = table[bits.ahead(10) & 0x3ff];
-            bits.skip(length);
-            left -= length as isize;
-            *room = values;
-            count += 4;
+            for _ in 0..LOOKUPS {
+                let entry = entries[bits.ahead(FIRST)];
+                let Some(room) = out.get_mut(at..).and_then(<[f32]>::first_chunk_mut::<8>) else { break };
+                let [one, two] = listed(entry).map(|listed| self.ones[listed & 0xff]);
+                let (low, high) = room.split_at_mut(4);
+                low.copy_from_slice(&one);
+                high.copy_from_slice(&two);
+                let (length, count) = both(entry);
+                bits.skip(length);
+                at += 4 * count;
+            }
         }
-        count
+        while bits.position() < end {
+            let Some(room) = out.get_mut(at..).and_then(<[f32]>::first_chunk_mut::<4>) else { break };
+            bits.refill();
+            let entry = entries[bits.ahead(FIRST)];
+            *room = self.ones[listed(entry)[0] & 0xff];
+            bits.skip(entry >> 4 & 15);
+            at += 4;
+        }
+        *reader = bits;
+        at
     }
 }
 
-/// By 10 bits, which have every code with its signs.
-fn quads(codes: &[(u8, u8); 16]) -> Box<[(u32, [f32; 4])]> {
-    let mut table = vec![(0, [0.0; 4]); 1 << 10].into_boxed_slice();
+/// The second code of four values: their bits, inverted.
+const INVERTED: [(u8, u8); 16] = {
+    let mut codes = [(4, 0); 16];
+    let mut number = 0;
+    while number < 16 {
+        codes[number].1 = 15 - number as u8;
+        number += 1;
+    }
+    codes
+};
+
+/// Entries for groups of four values.
+fn of_ones(codes: &[(u8, u8); 16]) -> Box<[Entry; 1 << FIRST]> {
+    let mut groups = [None; 1 << FIRST];
     for (number, (length, bits)) in codes.iter().enumerate() {
-        let (length, begin) = (u32::from(*length), usize::from(*bits) << (10 - length));
-        for (after, entry) in table[begin..begin + (1 << (10 - length))].iter_mut().enumerate() {
-            let mut at = 10 - length;
-            entry.1 = std::array::from_fn(|place| {
+        let (length, bits) = (u32::from(*length), usize::from(*bits));
+        let room = (bits << (FIRST - length))..((bits + 1) << (FIRST - length));
+        for (after, group) in groups[room].iter_mut().enumerate() {
+            let mut at = FIRST - length;
+            let listed = (0..4).fold(0, |listed, place| {
                 if number & (8 >> place) == 0 {
-                    return 0.0;
+                    return listed << 2;
                 }
                 at -= 1;
-                if after >> at & 1 == 1 { -1.0 } else { 1.0 }
+                listed << 2 | if after >> at & 1 == 1 { 2 } else { 1 }
             });
-            entry.0 = 10 - at;
+            *group = Some(Group { length: FIRST - at, listed });
         }
     }
-    table
+    entries(|bits| groups[bits])
 }
 
 #[cfg(test)]
@@ -277,8 +381,7 @@ mod tests {
 
     #[test]
     fn every_four_of_both_codes_come_back() {
-        let inverted: [(u8, u8); 16] = std::array::from_fn(|values| (4, 15 - values as u8));
-        for (second, codes) in [(false, QUADS), (true, inverted)] {
+        for (second, codes) in [(false, QUADS), (true, INVERTED)] {
             let (mut writer, mut expected) = (Writer::default(), Vec::new());
             for (number, (length, bits)) in codes.iter().enumerate() {
                 writer.put(u32::from(*bits), u32::from(*length));

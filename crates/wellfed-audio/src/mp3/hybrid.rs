@@ -5,6 +5,7 @@
 use std::{f64::consts::PI, sync::LazyLock};
 
 use super::{
+    bands::ranges,
     side::Block,
     spectrum::{LINES, Row},
     synthesis::BANDS,
@@ -74,6 +75,9 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(super) struct Hybrid<L> {
     lines: Vec<L>,
+    /// Granules that there are, and subbands that are not all 0.
+    count: usize,
+    bands: usize,
     /// What the last granule that there was leaves to the next, by subband.
     overlap: Vec<[f32; SLOTS]>,
     /// Subbands from here on overlap with nothing.
@@ -141,26 +145,67 @@ impl<L: Lanes> Hybrid<L> {
     pub(super) fn new() -> Self {
         Self {
             lines: vec![L::ZERO; LINES],
+            count: 0,
+            bands: 0,
             overlap: vec![[0.0; SLOTS]; BANDS],
             reach: 0,
             windows: Windows::new(),
         }
     }
 
-    /// Makes the slots of so many subbands of granules, of one to as many as there are lanes.
+    /// Takes spectra of granules, of one to as many as there are lanes. `bands` are where long bands begin.
     #[inline(always)]
-    pub(super) fn apply<'r>(
-        &mut self,
-        rows: impl Iterator<Item = &'r Row> + Clone,
-        out: &mut [[L; BANDS]; SLOTS],
-    ) {
-        let tables = &*TABLES;
+    pub(super) fn load<'r>(&mut self, rows: impl Iterator<Item = &'r Row> + Clone, bands: &[u16]) {
         self.windows.shape(rows.clone().map(|row| row.block));
-        let count = rows.clone().count();
+        self.count = rows.clone().count();
         let end = rows.clone().map(|row| row.end).max().unwrap_or(0);
         // Alias reduction brings something into one subband more.
-        let bands = if end == 0 { 0 } else { (end.div_ceil(SLOTS) + 1).min(BANDS) };
-        from_rows(rows, &mut self.lines[..SLOTS * bands]);
+        self.bands = if end == 0 { 0 } else { (end.div_ceil(SLOTS) + 1).min(BANDS) };
+        from_rows(rows.clone(), &mut self.lines[..SLOTS * self.bands]);
+        for (band, (begin, end)) in ranges(bands).take_while(|(begin, _)| *begin < end).enumerate() {
+            let mut gain = L::ZERO;
+            for (gain, row) in gain.values_mut().iter_mut().zip(rows.clone()) {
+                *gain = row.gains[band];
+            }
+            self.lines[begin..end].iter_mut().for_each(|line| *line = *line * gain);
+        }
+    }
+
+    /// Makes both channels of their sums and differences, in lanes where that is what they are.
+    #[inline(always)]
+    pub(super) fn undo_mid_side(&mut self, other: &mut Self, mut is: impl FnMut(usize) -> bool) {
+        // Where it is not, both stay: m + 0 s and 0 m + s.
+        let mut on = L::ZERO;
+        let mut both = [L::splat(1.0), L::splat(-1.0)];
+        for lane in 0..self.count {
+            if is(lane) {
+                on.values_mut()[lane] = 1.0;
+                both[0].values_mut()[lane] = std::f32::consts::FRAC_1_SQRT_2;
+                both[1].values_mut()[lane] = 1.0;
+            }
+        }
+        if on == L::ZERO {
+            return;
+        }
+        let [scale, sign] = both;
+        let end = SLOTS * self.bands.max(other.bands);
+        for lines in [(&mut self.lines, self.bands), (&mut other.lines, other.bands)] {
+            lines.0[SLOTS * lines.1..end].fill(L::ZERO);
+        }
+        self.bands = self.bands.max(other.bands);
+        other.bands = self.bands;
+        for (left, right) in self.lines[..end].iter_mut().zip(&mut other.lines[..end]) {
+            let (mid, side) = (*left, *right);
+            *left = (mid + side * on) * scale;
+            *right = (mid * on - side * sign) * scale;
+        }
+    }
+
+    /// Makes the slots of all subbands.
+    #[inline(always)]
+    pub(super) fn apply(&mut self, out: &mut [[L; BANDS]; SLOTS]) {
+        let tables = &*TABLES;
+        let (count, bands) = (self.count, self.bands);
         let lines = &mut self.lines[..SLOTS * bands];
         for border in (SLOTS..lines.len()).step_by(SLOTS) {
             for (i, [own, other]) in self.windows.aliases.iter().enumerate() {

@@ -21,7 +21,8 @@ use crate::{
     Limits, Segment,
     lanes::{Kernel, Lanes, run},
 };
-use head::{Head, could_be_head, is_tag};
+use bands::LONG;
+use head::{Head, Sizes, could_be_head, is_tag};
 use hybrid::{Hybrid, SLOTS};
 use spectrum::{LINES, Row, Spectra};
 use synthesis::{BANDS, Synthesis};
@@ -66,6 +67,7 @@ struct Walk<'b> {
     bytes: &'b [u8],
     /// That of the first frame.
     head: Head,
+    sizes: Sizes,
     /// Where the next frame is.
     at: usize,
 }
@@ -89,20 +91,19 @@ impl<'b> Walk<'b> {
             let size = size.iter().fold(0, |size, byte| size << 7 | usize::from(byte & 0x7f));
             at += 10 + size + if flags & 0x10 != 0 { 10 } else { 0 };
         }
-        let head = Head::parse(bytes.get(at..)?)?;
-        if !bytes[at..].starts_with(first) {
+        let head = Head::parse(first)?;
+        if !bytes.get(at..)?.starts_with(first) {
             // A frame with a table of contents and the like.
-            at += head.size;
+            at += Head::parse(&bytes[at..])?.size;
         }
-        let walk = Self { bytes, head, at };
-        let is_first = bytes.get(at..)?.starts_with(first) && first.len() == Head::parse(first)?.size;
-        is_first.then_some(walk)
+        let is_first = bytes.get(at..)?.starts_with(first) && first.len() == head.size;
+        is_first.then_some(Self { bytes, head, sizes: Sizes::of(first)?, at })
     }
 
     /// Looks at the next frame, and goes on to the one after it.
     fn next(&mut self) -> Next<'b> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let Some(head) = Head::parse(rest) else {
+        let Some(head) = self.head.parse_next(&self.sizes, rest) else {
             // Other bytes are often at the end: those of a tag.
             let is_head = |bytes: &[u8]| {
                 bytes.first_chunk().is_some_and(|word| could_be_head(u32::from_be_bytes(*word)))
@@ -215,8 +216,14 @@ impl Kernel for Decode<'_, '_> {
                 let frames = had as u64 + (end - begin) as u64;
                 self.limits.check_samples(frames, self.channels.len() as u32).ok()?;
             }
+            for (number, (hybrid, _)) in states.iter_mut().enumerate() {
+                hybrid.load(group[..count].iter().map(|rows| &rows[number]), &LONG[self.walk.head.bands]);
+            }
+            if let [(left, _), (right, _)] = &mut states[..] {
+                left.undo_mid_side(right, |lane| group[lane][0].mid_side);
+            }
             for (number, (hybrid, synthesis)) in states.iter_mut().enumerate() {
-                hybrid.apply(group[..count].iter().map(|rows| &rows[number]), &mut bands);
+                hybrid.apply(&mut bands);
                 synthesis.apply(&bands, count, &mut places);
                 if begin < end {
                     to_rows(places.as_flattened(), &mut samples[..count * LINES]);

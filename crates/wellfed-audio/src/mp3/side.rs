@@ -40,8 +40,6 @@ pub(super) struct Granule {
     pub(super) second_ones: bool,
     /// Of each band, or of each window of each band.
     pub(super) factors: [u8; 39],
-    /// Values from here on are 0.
-    pub(super) end: usize,
 }
 
 /// Side information of a frame.
@@ -69,7 +67,6 @@ impl Default for Granule {
             factor_step: 2,
             second_ones: false,
             factors: [0; 39],
-            end: 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::{
-    bands::{EMPHASIS, LONG, SHORT, ranges},
+    bands::{EMPHASIS, LONG_BANDS, SHORT, ranges},
     bits::Bits,
     head::Head,
     huffman::Tables,
@@ -20,10 +20,15 @@ pub(super) struct Row {
     /// Values from here on are 0.
     pub(super) end: usize,
     pub(super) block: Block,
+    /// What the values of each long band are yet to be multiplied by.
+    pub(super) gains: [f32; LONG_BANDS],
+    /// Whether this is, once it is multiplied, the sum of both channels or their difference.
+    pub(super) mid_side: bool,
 }
 
 impl Row {
-    pub(super) const EMPTY: Self = Self { values: [0.0; LINES], end: 0, block: Block::Long };
+    pub(super) const EMPTY: Self =
+        Self { values: [0.0; LINES], end: 0, block: Block::Long, gains: [1.0; LONG_BANDS], mid_side: false };
 }
 
 /// Bytes of main data that are kept before old ones are dropped.
@@ -95,22 +100,23 @@ impl Spectra {
                 let end = at + side.granules[number][channel].bits;
                 let mut bits = Bits::new(data, at);
                 side.read_factors(head, number, channel, &mut bits);
-                let granule = &mut side.granules[number][channel];
-                granule.end = values(granule, &mut bits, end, &mut row.values)?;
+                let granule = &side.granules[number][channel];
+                row.end = values(granule, &mut bits, end, &mut row.values)?;
                 if bits.position().max(end) > 8 * data.len() {
                     return None;
                 }
-                requantize(head, granule, &mut row.values);
-                (row.end, row.block) = (granule.end, granule.block);
+                (row.block, row.mid_side) = (granule.block, head.mid_side);
+                if granule.block == Block::Short {
+                    requantize_short(head, granule, row);
+                    interleave(head, row);
+                } else {
+                    find_gains(granule, &mut row.gains);
+                }
                 at = end;
             }
-            if let ([left, right], true) = (&mut *rows, head.mid_side) {
-                from_mid_side(left, right);
-            }
-            for row in &mut rows[..head.channels] {
-                if row.block == Block::Short {
-                    interleave(head, row);
-                }
+            if head.mid_side {
+                let end = rows[0].end.max(rows[1].end);
+                rows.iter_mut().for_each(|row| row.end = end);
             }
         }
         Some(at)
@@ -152,47 +158,36 @@ fn values(granule: &Granule, bits: &mut Bits<'_>, end: usize, out: &mut [f32; LI
     Some(at + count)
 }
 
-/// Multiplies by the gains of each band.
-fn requantize(head: &Head, granule: &Granule, values: &mut [f32; LINES]) {
-    let powers = &*POWERS;
-    let step = i32::from(granule.factor_step);
-    let gain = i32::from(granule.global_gain) - 210 - LEAST;
-    let mut scale = |begin: usize, end: usize, exponent: i32| {
-        let factor = powers[exponent as usize & 511];
-        values[begin..end.min(granule.end)].iter_mut().for_each(|value| *value *= factor);
-    };
-    if granule.block == Block::Short {
-        for (band, (begin, end)) in ranges(&SHORT[head.bands]).enumerate() {
-            let (begin, width) = (3 * begin, end - begin);
-            for window in 0..3 {
-                let begin = begin + window * width;
-                if begin < granule.end {
-                    let factor = step * i32::from(granule.factors[3 * band + window]);
-                    scale(begin, begin + width, gain - 8 * i32::from(granule.window_gains[window]) - factor);
-                }
-            }
-        }
-        return;
-    }
-    for (band, (begin, end)) in ranges(&LONG[head.bands]).enumerate() {
-        if begin >= granule.end {
-            break;
-        }
-        let emphasis = if granule.preflag { EMPHASIS[band] } else { 0 };
-        let factor = step * i32::from(granule.factors[band] + emphasis);
-        scale(begin, end, gain - factor);
+/// `2^(exponent / 4)`.
+fn power(exponent: i32) -> f32 {
+    POWERS[(exponent - LEAST) as usize & 511]
+}
+
+/// The gains of long bands.
+fn find_gains(granule: &Granule, gains: &mut [f32; LONG_BANDS]) {
+    let gain = i32::from(granule.global_gain) - 210;
+    for ((place, factor), emphasis) in gains.iter_mut().zip(&granule.factors).zip(EMPHASIS) {
+        let factor = factor + if granule.preflag { emphasis } else { 0 };
+        *place = power(gain - i32::from(granule.factor_step) * i32::from(factor));
     }
 }
 
-/// Left and right of their sum and difference.
-fn from_mid_side(left: &mut Row, right: &mut Row) {
-    let end = left.end.max(right.end);
-    for (left, right) in left.values[..end].iter_mut().zip(&mut right.values[..end]) {
-        let (mid, side) = (*left, *right);
-        *left = (mid + side) * std::f32::consts::FRAC_1_SQRT_2;
-        *right = (mid - side) * std::f32::consts::FRAC_1_SQRT_2;
+/// Multiplies by the gains of short bands, of which each window has its own.
+fn requantize_short(head: &Head, granule: &Granule, row: &mut Row) {
+    let gain = i32::from(granule.global_gain) - 210;
+    for (band, (begin, end)) in ranges(&SHORT[head.bands]).enumerate() {
+        for window in 0..3 {
+            let width = end - begin;
+            let begin = 3 * begin + window * width;
+            let lines = begin..row.end.min(begin + width);
+            let factor = i32::from(granule.factor_step) * i32::from(granule.factors[3 * band + window]);
+            let factor = power(gain - 8 * i32::from(granule.window_gains[window]) - factor);
+            if let Some(values) = row.values.get_mut(lines) {
+                values.iter_mut().for_each(|value| *value *= factor);
+            }
+        }
     }
-    (left.end, right.end) = (end, end);
+    row.gains = [1.0; LONG_BANDS];
 }
 
 /// Brings the values of a short block's windows, which lie one after the other in each band, into turns.

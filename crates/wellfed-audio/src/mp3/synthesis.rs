@@ -34,7 +34,7 @@ static WINDOW: LazyLock<[Taps; 17]> = LazyLock::new(|| {
 /// The window's value number `i` of 512.
 fn window(i: usize) -> f32 {
     let value = WINDOW_UNITS[i.min(512 - i)] as f32 / 65_536.0;
-    if i > 256 && i % 64 != 0 { -value } else { value }
+    if i > 256 && !i.is_multiple_of(64) { -value } else { value }
 }
 
 /// Half of the window, in units of 2^-16: table B.3.
@@ -196,7 +196,7 @@ mod tests {
             }
             for j in 0..32 {
                 let tap = |i: usize| {
-                    let at = if i % 2 == 0 { 64 * i + j } else { 64 * i + 32 + j };
+                    let at = if i.is_multiple_of(2) { 64 * i + j } else { 64 * i + 32 + j };
                     v[at] * f64::from(window(j + 32 * i))
                 };
                 out.push((0..16).map(tap).sum());

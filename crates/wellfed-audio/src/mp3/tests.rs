@@ -27,7 +27,8 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn of_the_tests() -> Vec<(String, Vec<u8>)> {
-    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sounds"))
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    [files(&tests.join("sounds")), files(&tests.join("mp3"))].concat()
 }
 
 /// The largest difference; `None` if channels or lengths differ.

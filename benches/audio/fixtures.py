@@ -7,6 +7,9 @@ libvorbis). `sounds.csv` has a line a file: its name, rate, channels, frames, ki
 reference's little-endian samples, channel by channel: as integers of 32 bits (`int32`) or floating-point numbers
 (`float32`). Of lossy codecs (`near`) the first and the last 1,500 frames are kept, channel by channel, as little-endian
 integers of 16 bits. ADPCM has no reference: symphonia rounds otherwise than libsndfile.
+
+`tests/mp3` has MP3 files that the library's decoder is the reference for: of every rate, with clicks in them, before which
+encoders change to short blocks.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import soundfile
 from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parents[2] / "crates/wellfed-audio/tests/sounds"
+MP3 = FOLDER.parent / "mp3"
 
 
 def sound(rate: int, channels: int, seconds: float) -> NDArray[np.float64]:
@@ -34,6 +38,35 @@ def sound(rate: int, channels: int, seconds: float) -> NDArray[np.float64]:
         )
     values[time.size // 3] = 0.95
     return values
+
+
+def clicks(rate: int, channels: int, seconds: float) -> NDArray[np.float64]:
+    """Noise that sets in suddenly and fades, silence, and a tone; the second channel has most of the first."""
+    time = np.arange(int(rate * seconds)) / rate
+    noise = np.random.default_rng(11).standard_normal((time.size, channels))
+    values = 0.02 * noise + 0.3 * np.sin(2 * np.pi * 330 * time)[:, None]
+    for begin in range(time.size // 7, time.size, time.size // 5):
+        length = min(rate // 40, time.size - begin)
+        fade = np.exp(-np.arange(length) / (rate / 300))
+        values[begin : begin + length] += 0.9 * noise[begin : begin + length] * fade[:, None]
+    values[time.size * 3 // 5 : time.size * 7 // 10] = 0
+    if channels == 2:
+        values[:, 1] = 0.8 * values[:, 0] + 0.2 * values[:, 1]
+    return np.clip(values, -1, 1)
+
+
+# Name, rate, channels, seconds, whether the bit rate varies, and 0 (most bits) to 1 (fewest).
+CLICKS: list[tuple[str, int, int, float, str, float]] = [
+    ("48k.mp3", 48_000, 2, 0.3, "VARIABLE", 0.3),
+    ("44k.mp3", 44_100, 2, 0.18, "CONSTANT", 0.0),
+    ("44k-average.mp3", 44_100, 2, 0.27, "AVERAGE", 0.5),
+    ("32k.mp3", 32_000, 1, 0.5, "VARIABLE", 0.2),
+    ("24k.mp3", 24_000, 2, 0.6, "VARIABLE", 0.4),
+    ("22k.mp3", 22_050, 1, 0.4, "CONSTANT", 0.0),
+    ("12k.mp3", 12_000, 2, 1.0, "CONSTANT", 0.6),
+    ("11k.mp3", 11_025, 1, 1.0, "VARIABLE", 0.3),
+    ("8k.mp3", 8_000, 2, 1.2, "AVERAGE", 0.4),
+]
 
 
 # Name, format, subtype, rate, channels, seconds, kind of reference, and what else the writer takes.
@@ -133,6 +166,22 @@ def main() -> None:
             )
         print(name, path.stat().st_size, len(values), len(decoded))
     (FOLDER / "sounds.csv").write_text("\n".join(lines) + "\n")
+    write_clicks()
+
+
+def write_clicks() -> None:
+    MP3.mkdir(parents=True, exist_ok=True)
+    for name, rate, channels, seconds, mode, level in CLICKS:
+        soundfile.write(
+            MP3 / name,
+            clicks(rate, channels, seconds),
+            rate,
+            format="MP3",
+            subtype="MPEG_LAYER_III",
+            bitrate_mode=mode,
+            compression_level=level,
+        )
+        print(name, (MP3 / name).stat().st_size)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ use symphonia::core::{
 };
 
 use crate::{
-    Error, ErrorKind, Limits, Result, edit_list,
+    Error, ErrorKind, Limits, Result, edit_list, mp3,
     opus::{self, Opus},
     wav::Wav,
 };
@@ -218,15 +218,42 @@ fn decode_segment<'b>(
     limits: &Limits,
     channels: &mut Vec<Vec<f32>>,
 ) -> Result<()> {
-    let whole = head.frames.map(|frames| frames.saturating_sub(segment.offset));
-    let expected = match (segment.frames, whole) {
-        (Some(wanted), Some(left)) => Some(wanted.min(left)),
-        (wanted, left) => wanted.or(left),
-    };
+    let expected = expected(head, segment);
     // What a head says is checked before there is memory for it; what decodes, as it comes.
     if let Some(frames) = expected {
         limits.check_samples(frames, head.channels)?;
     }
+    // A frame of a format with an exact length has at least a byte; others grow.
+    let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
+    channels.iter_mut().for_each(|channel| channel.reserve(room));
+    if head.container == "mp3" && head.codec == "mp3" {
+        if packets.decode_mp3(bytes, head, segment, limits, channels) {
+            return Ok(());
+        }
+        channels.iter_mut().for_each(Vec::clear);
+        (_, packets) = Packets::open(bytes, limits)?;
+    }
+    by_library(bytes, head, packets, segment, limits, channels)
+}
+
+/// Frames of a segment, as far as is known before it is decoded.
+fn expected(head: &Head, segment: Segment) -> Option<u64> {
+    let whole = head.frames.map(|frames| frames.saturating_sub(segment.offset));
+    match (segment.frames, whole) {
+        (Some(wanted), Some(left)) => Some(wanted.min(left)),
+        (wanted, left) => wanted.or(left),
+    }
+}
+
+/// Decodes a segment with the library's decoder.
+fn by_library<'b>(
+    bytes: &'b [u8],
+    head: &Head,
+    mut packets: Packets<'b>,
+    segment: Segment,
+    limits: &Limits,
+    channels: &mut Vec<Vec<f32>>,
+) -> Result<()> {
     // Where a sound cannot seek, or not there, it is decoded from its start.
     let warm_up = warm_up(head);
     // Segments that begin early are decoded from the start, which is no slower.
@@ -239,9 +266,6 @@ fn decode_segment<'b>(
             0
         }
     };
-    // A frame of a format with an exact length has at least a byte; others grow.
-    let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
-    channels.iter_mut().for_each(|channel| channel.reserve(room));
     let offset = segment.offset.saturating_add(packets.before);
     let mut reading = Reading {
         at: begin,
@@ -252,9 +276,9 @@ fn decode_segment<'b>(
     packets.read(head, &mut reading, limits)?;
     let found = reading.channels.first().map_or(0, Vec::len) as u64;
     // Of what has no length of its own nothing can be missing.
-    if let (Some(said), Some(frames)) = (head.frames, expected)
+    if let Some(said) = head.frames
         && packets.is_exact
-        && found < frames
+        && found < said.saturating_sub(segment.offset).min(segment.frames.unwrap_or(u64::MAX))
     {
         let text = format!(
             "the sound ends after {} frames; its head says {said}",
@@ -339,6 +363,20 @@ impl<'b> Packets<'b> {
         let is_exact = head.codec.starts_with("pcm") || head.codec == "flac";
         let (track, start) = (track.id, track.start_ts.get().max(0));
         Ok((head, Self { format, decoder, track, start, before, by_frames, is_exact }))
+    }
+
+    /// Decodes a segment without the library, which has read the head and gives the first frame: whether that was done.
+    fn decode_mp3(
+        &mut self,
+        bytes: &[u8],
+        head: &Head,
+        segment: Segment,
+        limits: &Limits,
+        channels: &mut [Vec<f32>],
+    ) -> bool {
+        let Ok(Some(packet)) = self.format.next_packet() else { return false };
+        let start = mp3::Start { frame: &packet.data, at: packet.pts.get(), frames: head.frames };
+        mp3::decode(bytes, start, segment, limits, channels)
     }
 
     /// Goes to a frame of those that are decoded, or before it: the one that comes next. `None` if that cannot be told.
@@ -450,6 +488,28 @@ fn bits(format: SampleFormat) -> Option<u32> {
         SampleFormat::U32 | SampleFormat::S32 | SampleFormat::F32 => 32,
         SampleFormat::F64 => 64,
     })
+}
+
+/// What the library's decoder makes of a segment.
+#[cfg(test)]
+pub(crate) fn decode_by_library(bytes: &[u8], segment: Segment, limits: &Limits) -> Result<Waveform> {
+    let (head, packets) = guarded(|| Packets::open(bytes, limits))?;
+    if let Some(frames) = expected(&head, segment) {
+        limits.check_samples(frames, head.channels)?;
+    }
+    let mut channels = vec![Vec::new(); head.channels as usize];
+    guarded(|| by_library(bytes, &head, packets, segment, limits, &mut channels))?;
+    Ok(Waveform { sample_rate: head.sample_rate, channels })
+}
+
+/// What the own decoder of MP3 makes of a segment, if it decodes the file.
+#[cfg(test)]
+pub(crate) fn decode_mp3(bytes: &[u8], segment: Segment, limits: &Limits) -> Option<Waveform> {
+    let (head, mut packets) = guarded(|| Packets::open(bytes, limits)).ok()?;
+    let mut channels = vec![Vec::new(); head.channels as usize];
+    packets
+        .decode_mp3(bytes, &head, segment, limits, &mut channels)
+        .then_some(Waveform { sample_rate: head.sample_rate, channels })
 }
 
 #[cfg(test)]

@@ -44,6 +44,9 @@ pub(crate) trait Lanes:
 
     fn sqrt(self) -> Self;
 
+    /// Each lane's value in the next lane, and `first` in the first.
+    fn after(self, first: f32) -> Self;
+
     /// The first values; zeros if there are too few.
     fn read(values: &[f32]) -> Self;
 
@@ -121,6 +124,11 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            fn after(self, first: f32) -> Self {
+                self.behind(first)
+            }
+
+            #[inline(always)]
             fn read(values: &[f32]) -> Self {
                 values.first_chunk().map_or(Self::ZERO, |values| Self(*values))
             }
@@ -184,6 +192,11 @@ impl Neg for Eight {
 }
 
 impl Eight {
+    #[inline(always)]
+    fn behind(self, first: f32) -> Self {
+        Self::of(|lane| if lane == 0 { first } else { self.0[lane - 1] })
+    }
+
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
         Self(std::array::from_fn(
@@ -420,6 +433,23 @@ mod tests {
         fn run<L: Lanes>(self) {
             there_and_back::<L>();
         }
+    }
+
+    struct After;
+
+    impl Kernel for After {
+        type Output = ();
+
+        fn run<L: Lanes>(self) {
+            let moved = L::of(|lane| lane as f32 + 1.0).after(0.0);
+            assert_eq!(moved, L::of(|lane| lane as f32));
+        }
+    }
+
+    #[test]
+    fn values_move_by_a_lane() {
+        After.run::<Eight>();
+        run(After);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `decode`, `wav` | heads and segments of files, by symphonia; plain WAV files without it |
+//! | `decode`, `wav`, `mp3` | heads and segments of files, by symphonia; plain WAV and the samples of plain MP3 files without it |
 //! | `opus`, `edit_list` | what symphonia lacks: a decoder of Opus, and where the sound of an M4A file begins |
 //! | `resample` | other sample rates |
 //! | `lanes`, `tile`, `fft`, `logarithm` | what kernels are made of: several frames side by side |
@@ -40,6 +40,7 @@ mod limits;
 mod logarithm;
 mod masking;
 mod mel;
+mod mp3;
 mod opus;
 mod resample;
 mod spectrogram;

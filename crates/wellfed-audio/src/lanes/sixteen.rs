@@ -5,8 +5,8 @@
 
 use std::{
     arch::x86_64::{
-        __m512, _mm512_add_ps, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_max_ps, _mm512_mul_ps,
-        _mm512_set1_epi32, _mm512_sqrt_ps, _mm512_sub_ps, _mm512_xor_si512,
+        __m512, _mm512_add_ps, _mm512_alignr_epi32, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_max_ps,
+        _mm512_mul_ps, _mm512_set1_epi32, _mm512_sqrt_ps, _mm512_sub_ps, _mm512_xor_si512,
     },
     mem::transmute,
     ops::{Add, Mul, Neg, Sub},
@@ -32,12 +32,20 @@ operation!(mul(a, b), _mm512_mul_ps);
 operation!(max(a, b), _mm512_max_ps);
 operation!(sqrt(a), _mm512_sqrt_ps);
 operation!(negative(a), negated);
+operation!(moved(a, first), aligned);
 
 /// With the other sign.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn negated(a: __m512) -> __m512 {
     _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(i32::MIN)))
+}
+
+/// The last lane of `first`, and all lanes of `a` but the last.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn aligned(a: __m512, first: __m512) -> __m512 {
+    _mm512_castsi512_ps(_mm512_alignr_epi32::<15>(_mm512_castps_si512(a), _mm512_castps_si512(first)))
 }
 
 macro_rules! operator {
@@ -67,6 +75,11 @@ impl Neg for Sixteen {
 }
 
 impl Sixteen {
+    #[inline(always)]
+    pub(super) fn behind(self, first: f32) -> Self {
+        moved(self, Self([first; 16]))
+    }
+
     #[inline(always)]
     pub(super) fn greater(self, other: Self) -> Self {
         max(self, other)

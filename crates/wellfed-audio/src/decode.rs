@@ -55,14 +55,15 @@ impl Head {
     /// Whether a `f32` has all bits of every sample, so that there is only one way to decode it: PCM in WAV files and FLAC, of at most
     /// 24 bits, of which it is known how many frames there are. Libraries differ in what they make of none.
     pub fn is_lossless(&self) -> bool {
-        let most = match (self.container, self.codec) {
-            ("wave", "pcm_u8") => 8,
-            ("wave", "pcm_s16le") => 16,
-            ("wave", "pcm_s24le") | ("flac", "flac") => 24,
-            ("wave", "pcm_f32le") => 32,
-            _ => return false,
+        let fits = |most| self.bits_per_sample.is_some_and(|bits| bits <= most);
+        let has_all = match (self.container, self.codec) {
+            ("wave", "pcm_u8") => fits(8),
+            ("wave", "pcm_s16le") => fits(16),
+            ("wave", "pcm_s24le") | ("flac", "flac") => fits(24),
+            ("wave", "pcm_f32le") => true,
+            _ => false,
         };
-        self.bits_per_sample.is_some_and(|bits| bits <= most) && self.frames.is_some_and(|frames| frames > 0)
+        has_all && self.frames.is_some_and(|frames| frames > 0)
     }
 
     /// Reads as far as the first samples.

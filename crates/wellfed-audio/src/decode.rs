@@ -415,13 +415,19 @@ impl<'b> Packets<'b> {
         limits: &Limits,
     ) -> Result<()> {
         let (rate, channels) = (head.sample_rate, head.channels);
+        let after = match head.codec {
+            // What an encoder put before the sound lasts as well, and nothing of it is heard.
+            "mp3" => {
+                let end = packet.pts.get().saturating_add_unsigned(packet.dur.get());
+                u64::try_from(end).unwrap_or(0).max(reading.at)
+            }
+            _ => reading.at.saturating_add(packet.dur.get()),
+        };
         let sound = match self.decoder.decode(packet) {
             Ok(sound) => sound,
             // The first frames after a seek may refer to ones before it; what is wanted begins later.
-            Err(Symphonia::DecodeError(_))
-                if reading.at.saturating_add(packet.dur.get()) <= reading.begin =>
-            {
-                reading.at = reading.at.saturating_add(packet.dur.get());
+            Err(Symphonia::DecodeError(_)) if after <= reading.begin => {
+                reading.at = after;
                 return Ok(());
             }
             Err(error) => return Err(failed(head, &error, reading.at)),

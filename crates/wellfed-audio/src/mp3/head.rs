@@ -22,6 +22,8 @@ pub(super) struct Head {
     pub(super) bands: usize,
     /// 1 or 2.
     pub(super) channels: usize,
+    /// Whether what belongs to two channels may be coded as one: both have blocks of the same kind then.
+    pub(super) joint: bool,
     /// Whether channels are their sum and difference.
     pub(super) mid_side: bool,
     /// Whether there is one channel and its place between left and right, from some band on.
@@ -61,6 +63,7 @@ impl Head {
             rate,
             bands: 3 * group + index,
             channels: if (word >> 6) & 3 == 3 { 1 } else { 2 },
+            joint,
             mid_side: joint && word & 0x20 != 0,
             intensity: joint && word & 0x10 != 0,
             protected: word & 0x1_0000 == 0,
@@ -78,6 +81,7 @@ impl Head {
         }
         let joint = (word >> 6) & 3 == 1;
         Some(Self {
+            joint,
             mid_side: joint && word & 0x20 != 0,
             intensity: joint && word & 0x10 != 0,
             size: usize::from(size) + (word >> 9 & 1) as usize,

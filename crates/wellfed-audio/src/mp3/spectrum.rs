@@ -85,7 +85,7 @@ impl Spectra {
         let (mut at, mut skipped) = (0, 0);
         for (number, rows) in rows.iter_mut().enumerate() {
             let [first, second] = &side.granules[number];
-            if head.intensity || (head.mid_side && first.block != second.block) {
+            if head.intensity || (head.joint && first.block != second.block) {
                 return None;
             }
             if skipped < missing {

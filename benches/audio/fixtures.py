@@ -8,8 +8,8 @@ reference's little-endian samples, channel by channel: as integers of 32 bits (`
 (`float32`). Of lossy codecs (`near`) the first and the last 1,500 frames are kept, channel by channel, as little-endian
 integers of 16 bits. ADPCM has no reference: symphonia rounds otherwise than libsndfile.
 
-`tests/mp3` has MP3 files that the library's decoder is the reference for: of every rate, with clicks in them, before which
-encoders change to short blocks.
+`tests/mp3` has MP3 files that the library's decoder is the reference for: of every rate, with clicks in them, before
+which encoders change to short blocks.
 """
 
 from __future__ import annotations

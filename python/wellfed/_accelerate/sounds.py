@@ -203,7 +203,9 @@ def _loaded(
     head = _native.Sound.head(data)
     if head is None:
         return None
-    codec, _, channels, whole, bits = head
+    codec, _, channels, whole, said = head
+    # Heads of floating point need not say it.
+    bits = 32 if codec == "pcm_f32le" else said
     if bits is None or bits > _EXACT.get(codec, 0) or not whole or whole * channels > _MOST:
         return None
     # Libraries differ in what they do with such parts.

@@ -448,10 +448,12 @@ def time_stretch(draw: random.Random) -> Case:
 
 def pitch_shift(draw: random.Random) -> Case:
     n_fft = draw.choice([256, 512, 400, 1024])
+    # Of most other steps torchaudio resamples by a matrix of hundreds of megabytes: rates have no common divisor.
+    n_steps, octave = draw.choice([(-12, 12), (12, 12), (24, 24), (24, 12), (0, 12)])
     parameters: dict[str, Any] = {
         "sample_rate": draw.choice([8_000, 16_000]),
-        "n_steps": draw.choice([-12, -5, -1, 0, 2, 4, 7, 12]),
-        "bins_per_octave": draw.choice([12, 24]),
+        "n_steps": n_steps,
+        "bins_per_octave": octave,
         "n_fft": n_fft,
         "win_length": draw.choice([n_fft, n_fft * 3 // 4]),
     }
@@ -524,7 +526,7 @@ ALLOWED: dict[Callable[[random.Random], Case], float] = {
     convolve: 2e-6,
     spec_augment: 1e-6,
     vad: 0.0,
-    # Phases of thousands of turns in float32: torchaudio's own differ from those in double precision by more.
+    # Phases of thousands of turns in float32: torchaudio's own are off by up to 2e-2, so that double precision decides.
     time_stretch: 1e-4,
     pitch_shift: 1e-4,
 }

@@ -224,8 +224,9 @@ fn decode_segment<'b>(
     if let Some(frames) = expected {
         limits.check_samples(frames, head.channels)?;
     }
-    // A frame of a format with an exact length has at least a byte; others grow.
-    let room = expected.unwrap_or(0).min(bytes.len() as u64) as usize;
+    // A frame of a format with an exact length has at least a byte; MP3 makes 1,152 of 24 bytes at most. Others grow.
+    let each = if head.codec == "mp3" { 48 } else { 1 };
+    let room = expected.unwrap_or(0).min((bytes.len() as u64).saturating_mul(each)) as usize;
     channels.iter_mut().for_each(|channel| channel.reserve(room));
     if head.container == "mp3" && head.codec == "mp3" {
         if packets.decode_mp3(bytes, head, segment, limits, channels) {

@@ -199,11 +199,11 @@ mod tests {
     fn parameters_without_sense_are_refused() {
         let message = |noise: AddNoise| AudioOperation::check(&noise).unwrap_err().message().to_owned();
         assert!(message(add(&[], [0.0, 1.0])).starts_with("noise is empty"));
-        assert!(message(add(&[&[1.0]], [1.0, 0.0])).starts_with("snr is (1, 0);"));
-        assert!(message(add(&[&[1.0]], [f64::NAN, 0.0])).starts_with("snr is (NaN, 0);"));
+        assert!(message(add(&[&[1.0]], [1.0, 0.0])).starts_with("snr is (1.0, 0.0);"));
+        assert!(message(add(&[&[1.0]], [f64::NAN, 0.0])).starts_with("snr is (NaN, 0.0);"));
         let read =
             serde_json::from_str::<AddNoise>(r#"{"noise":[{"float32":"AAAAPw=="}],"snr":[5,20]}"#).unwrap();
-        assert_eq!(read.to_string(), "AddNoise(noise=[1 sound], snr=(5, 20))");
+        assert_eq!(read.to_string(), "AddNoise(noise=[1 sound], snr=(5.0, 20.0))");
         let gone = AddNoise { noise: Recordings::of_files(&["none/at/all.wav"]), ..read };
         assert!(gone.follow(SoundShape::file()).unwrap_err().message().contains("none/at/all.wav"));
     }

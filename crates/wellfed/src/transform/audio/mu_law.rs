@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(numbers.shape.codes, Some(256));
         let back = run(&MuLawDecoding { quantization_channels: 256 }, numbers).unwrap();
         for (found, wanted) in back.values.iter().zip(wave.iter().chain(&wave)) {
-            assert!((found - wanted).abs() < 0.02, "{found} {wanted}");
+            assert!((found - wanted).abs() < 0.025, "{found} {wanted}");
         }
         assert_eq!(back.shape.codes, None);
     }

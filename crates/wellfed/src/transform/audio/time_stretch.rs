@@ -141,8 +141,8 @@ mod tests {
             let stretch: TimeStretch = serde_json::from_str(json).unwrap();
             AudioOperation::check(&stretch).unwrap_err().message().to_owned()
         };
-        assert!(message(r#"{"fixed_rate":0}"#).starts_with("fixed_rate is (0, 0);"));
-        assert!(message(r#"{"fixed_rate":[2,1]}"#).starts_with("fixed_rate is (2, 1);"));
+        assert!(message(r#"{"fixed_rate":0}"#).starts_with("fixed_rate is (0.0, 0.0);"));
+        assert!(message(r#"{"fixed_rate":[2,1]}"#).starts_with("fixed_rate is (2.0, 1.0);"));
         assert!(message(r#"{"fixed_rate":1,"n_freq":1}"#).starts_with("n_freq is 1;"));
         assert!(message(r#"{"fixed_rate":1,"hop_length":500}"#).starts_with("hop_length is 500"));
         assert!(serde_json::from_str::<TimeStretch>("{}").is_err());

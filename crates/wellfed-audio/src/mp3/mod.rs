@@ -45,7 +45,8 @@ const HISTORY: usize = 32;
 /// are made of 16 slots of 18 that a granule has. A frame of lower sample rates is one granule.
 const OVERLAP: usize = 2;
 
-/// Decodes a segment into `channels`, which are empty and as many as the sound has.
+/// Decodes a segment into `channels`, which are empty and as many as the sound has, or one: that of their mean, which is taken before
+/// samples are made of subbands, as it is the same up to rounding and most of the work.
 ///
 /// Whether that was done: a file that is not plain is left to others, and what there is in `channels` then has no meaning.
 pub(crate) fn decode(
@@ -164,7 +165,7 @@ impl<'b> Walk<'b> {
         limits: &Limits,
         channels: &mut [Vec<f32>],
     ) -> Option<()> {
-        if channels.len() != self.head.channels {
+        if ![1, self.head.channels].contains(&channels.len()) {
             return None;
         }
         let samples = i64::try_from(self.samples()).ok()?;
@@ -194,9 +195,11 @@ impl Kernel for Decode<'_, '_> {
     fn run<L: Lanes>(mut self) -> Option<()> {
         let mut spectra = Spectra::default();
         let mut group = vec![[Row::EMPTY; 2]; L::N];
-        let mut states: Vec<(Hybrid<L>, Synthesis<L>)> =
-            self.channels.iter().map(|_| (Hybrid::new(), Synthesis::new())).collect();
+        let mut hybrids: Vec<Hybrid<L>> = (0..self.walk.head.channels).map(|_| Hybrid::new()).collect();
+        let mut syntheses: Vec<Synthesis<L>> = self.channels.iter().map(|_| Synthesis::new()).collect();
+        let is_mean = syntheses.len() < hybrids.len();
         let mut bands = [[L::ZERO; BANDS]; SLOTS];
+        let mut others = [[L::ZERO; BANDS]; SLOTS];
         let mut places = [[L::ZERO; BANDS]; SLOTS];
         let mut samples = vec![0.0; L::N * LINES];
         loop {
@@ -216,14 +219,20 @@ impl Kernel for Decode<'_, '_> {
                 let frames = had as u64 + (end - begin) as u64;
                 self.limits.check_samples(frames, self.channels.len() as u32).ok()?;
             }
-            for (number, (hybrid, _)) in states.iter_mut().enumerate() {
+            for (number, hybrid) in hybrids.iter_mut().enumerate() {
                 hybrid.load(group[..count].iter().map(|rows| &rows[number]), &LONG[self.walk.head.bands]);
             }
-            if let [(left, _), (right, _)] = &mut states[..] {
+            if let [left, right] = &mut hybrids[..] {
                 left.undo_mid_side(right, |lane| group[lane][0].mid_side);
             }
-            for (number, (hybrid, synthesis)) in states.iter_mut().enumerate() {
-                hybrid.apply(&mut bands);
+            for (number, synthesis) in syntheses.iter_mut().enumerate() {
+                hybrids[number].apply(&mut bands);
+                if is_mean && let Some(hybrid) = hybrids.get_mut(1) {
+                    hybrid.apply(&mut others);
+                    for (band, other) in bands.as_flattened_mut().iter_mut().zip(others.as_flattened()) {
+                        *band = band.add(*other).mul(0.5);
+                    }
+                }
                 synthesis.apply(&bands, count, &mut places);
                 if begin < end {
                     to_rows(places.as_flattened(), &mut samples[..count * LINES]);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::{
     Limits, Segment, Waveform,
-    decode::{decode, decode_by_library, decode_mp3},
+    decode::{Opened, decode, decode_by_library, decode_mp3},
 };
 
 const LIMITS: Limits = Limits { max_samples: 1 << 26, max_channels: 2 };
@@ -128,6 +128,23 @@ fn damaged(bytes: &[u8], damages: &[Damage]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+#[test]
+fn one_channel_is_the_mean_of_all() {
+    let mut several = 0;
+    for (name, bytes) in of_the_tests() {
+        for segment in [Segment::default(), Segment { offset: 3_000, frames: Some(2_000) }] {
+            let opened = Opened::open(&bytes, &LIMITS).unwrap();
+            several += usize::from(opened.head().channels > 1);
+            let mut found = vec![vec![9.0; 3]];
+            opened.decode_mean(segment, &LIMITS, &mut found).unwrap();
+            let expected = decode(&bytes, segment, &LIMITS).unwrap().mono();
+            let found = Waveform { channels: found, ..expected.clone() };
+            assert!(difference(&found, &expected).is_some_and(|worst| worst <= 1e-6), "{name}");
+        }
+    }
+    assert!(several > 4, "{several}");
 }
 
 proptest! {

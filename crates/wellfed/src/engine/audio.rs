@@ -75,7 +75,8 @@ impl SoundMaker<'_> {
         }
         // Most sounds have one channel: it is decoded to where it stays.
         let mut channels = vec![std::mem::take(&mut sound.values)];
-        opened.decode(segment, &limits, &mut channels).map_err(undecodable)?;
+        let decode = if self.program.is_mean { Opened::decode_mean } else { Opened::decode };
+        decode(opened, segment, &limits, &mut channels).map_err(undecodable)?;
         let (count, frames) = (channels.len(), channels.first().map_or(0, Vec::len));
         if expected.is_none() {
             self.reserve(2 * F32 * (count * frames) as u64, sound)?;

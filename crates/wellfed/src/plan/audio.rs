@@ -74,6 +74,8 @@ pub(crate) struct AudioProgram {
     pub(crate) shape: SoundShape,
     /// Element type of finished sounds.
     pub(crate) dtype: DType,
+    /// Whether the first step takes the mean of all channels: the decoder may do so.
+    pub(crate) is_mean: bool,
     /// Whether only sounds are taken that every decoder decodes alike.
     pub(crate) lossless: bool,
 }
@@ -89,6 +91,7 @@ impl AudioProgram {
             window: None,
             shape: SoundShape::file(),
             dtype: DType::Float32,
+            is_mean: false,
             lossless: false,
         };
         let mut cast = None;
@@ -134,6 +137,8 @@ impl AudioProgram {
                 }
             }
         }
+        // Also where nothing is to be optimized, so that the bits are the same.
+        this.is_mean = this.steps.first().is_some_and(|step| matches!(step.transform, Transform::ToMono(_)));
         if optimize {
             this.window = this.first_window()?;
         }

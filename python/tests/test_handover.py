@@ -126,6 +126,8 @@ def test_columns_are_known_before_the_first_batch() -> None:
     loaders = [
         ds.ragged_batch(2),
         ds.padded_batch(2, lengths=True),
+        ds.padded_batch(2, mask=True),
+        ds.padded_batch(2, lengths=True, mask=True),
         ds.padded_batch(2, padded_shapes={"r": [6, None]}),
         ds.padded_batch(5, multiple_of=4),
         ds,
@@ -136,9 +138,12 @@ def test_columns_are_known_before_the_first_batch() -> None:
         columns = loader._open().columns()
         assert [name for name, *_ in columns] == ["r", "x", "y"]
         for batch in loader:
-            for name, kind, dtype, sides, lengths in columns:
+            for name, kind, dtype, sides, lengths, mask in columns:
                 value, count = batch[name], 0 if made is ds else 1
-                if lengths:
+                if mask is not None:
+                    assert value[-1].dtype == bool
+                    assert value[-1].shape == (len(value[0]), value[0].shape[count + mask])
+                if lengths or mask is not None:
                     value = value[0]
                 if kind == "ragged":
                     assert isinstance(value, wf.Ragged)

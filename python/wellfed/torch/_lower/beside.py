@@ -29,6 +29,7 @@ __all__ = [
     "method",
     "moved_mask",
     "numbers",
+    "sees",
     "size",
     "sliced",
     "tensor",
@@ -45,6 +46,11 @@ def leaves(*values: Value) -> Iterator[Value]:
             yield from leaves(*value.items.values())
         else:
             yield value
+
+
+def sees(mask: Mask, *values: Value) -> bool:
+    """Whether a part of the values may lie in the memory of a mask."""
+    return any(isinstance(leaf, Mask) and leaf.memory is mask.memory for leaf in leaves(*values))
 
 
 # Masks.

@@ -336,7 +336,8 @@ class Reader:
         """
         if self._by_chance:
             raise UnknownError("changes an object in place by chance")
-        outer = [place for place, frame in enumerate(self._frames[:-1]) if _sees(frame, mask)]
+        frames = enumerate(self._frames[:-1])
+        outer = [place for place, frame in frames if beside.sees(mask, *frame.locals.values())]
         # The callers would have to hold it in variables alone.
         if outer and not all(frame.direct for frame in self._frames[outer[0] + 1 :]):
             raise UnknownError("changes an object in place that its caller has")
@@ -344,7 +345,7 @@ class Reader:
             for name, value in frame.locals.items():
                 if value is mask:
                     frame.locals[name] = made
-                elif any(_shares(leaf, mask) for leaf in beside.leaves(value)):
+                elif beside.sees(mask, value):
                     raise UnknownError("changes an object in place that has two names")
 
     def _only_name(self, table: Table) -> None:
@@ -987,20 +988,11 @@ class Reader:
                 # On an image alone it is a transform in Python.
                 if not pictures or len(arguments) != 1 or named:
                     raise
-        if len(pictures) == 1 and len(arguments) + len(named) == 1 and callable(function):
+        if len(pictures) == 1 and len(arguments) + len(named) == 1 and vocabulary.transforms(function):
             return vocabulary.transformed(pictures[0], function, next(iter(named), None))
         raise UnknownError(f"calls {vocabulary.name_of(function)}, which is not known")
-
-
-def _shares(value: Value, mask: Mask) -> bool:
-    """Whether a value may lie in the memory of a mask."""
-    return isinstance(value, Mask) and value.memory is mask.memory
 
 
 def _again(table: Table, items: dict[str, Value]) -> Table:
     """The same dictionary with other items."""
     return (Example if isinstance(table, Example) else Table)(items)
-
-
-def _sees(frame: _Frame, mask: Mask) -> bool:
-    return any(_shares(leaf, mask) for value in frame.locals.values() for leaf in beside.leaves(value))

@@ -210,9 +210,6 @@ class Resampler:
     rate: Row
     new: int
 
-    def __call__(self, waveform: Any) -> Any:
-        raise NotImplementedError
-
 
 def method(sound: Sound, name: str, arguments: list[Value], named: dict[str, Value]) -> Sound:
     """A method of a waveform.

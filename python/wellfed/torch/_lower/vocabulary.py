@@ -81,6 +81,7 @@ __all__ = [
     "pure",
     "sliced",
     "transformed",
+    "transforms",
     "word",
 ]
 
@@ -380,6 +381,11 @@ def method(picture: Picture | Mask, name: str, arguments: list[Value], named: di
         case "floats", ("div" | "true_divide"), [by] if not named:
             return divided(picture, by)
     raise UnknownError(f"{name}() of an image is not known")
+
+
+def transforms(function: Any) -> bool:
+    """Whether it is something that can be called on an image or a sound."""
+    return callable(function) or isinstance(function, of_sounds.Resampler)
 
 
 def transformed(picture: Picture | Sound, function: Any, name: str | None) -> Value:

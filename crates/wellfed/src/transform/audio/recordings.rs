@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 use wellfed_audio::{Limits, Resample, ResampleOptions, Segment, decode};
@@ -226,7 +227,7 @@ impl<T> Serialize for Recordings<T> {
             Recording::Path(path) => Value::from(path.as_str()),
             Recording::Samples(samples) => {
                 let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
-                serde_json::json!({ "float32": encode(&bytes) })
+                serde_json::json!({ "float32": BASE64_STANDARD.encode(&bytes) })
             }
         }))
     }
@@ -250,50 +251,9 @@ impl<'de, T> Deserialize<'de> for Recordings<T> {
 }
 
 fn floats(text: &str) -> Option<Arc<[f32]>> {
-    let bytes = decode_text(text)?;
+    let bytes = BASE64_STANDARD.decode(text).ok()?;
     let (floats, rest) = bytes.as_chunks::<4>();
     rest.is_empty().then(|| floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
-}
-
-/// Of base64 (RFC 4648, 4).
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let number = group.iter().fold(0, |n, b| n << 8 | u32::from(*b)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let digit = DIGITS[(number >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= group.len() { digit as char } else { '=' });
-        }
-    }
-    text
-}
-
-/// The bytes of a text in base64 with its padding; `None` for another text.
-fn decode_text(text: &str) -> Option<Vec<u8>> {
-    let (groups, rest) = text.as_bytes().as_chunks::<4>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut values = [None; 256];
-    for (value, digit) in (0..).zip(DIGITS) {
-        values[usize::from(*digit)] = Some(value);
-    }
-    let mut bytes = Vec::with_capacity(groups.len() * 3);
-    for (number, group) in groups.iter().enumerate() {
-        let padded = group.iter().rev().take_while(|digit| **digit == b'=').count();
-        if padded > 2 || (padded > 0 && number + 1 < groups.len()) {
-            return None;
-        }
-        let mut bits = 0_u32;
-        for digit in &group[..4 - padded] {
-            bits = bits << 6 | values[usize::from(*digit)]?;
-        }
-        bits <<= 6 * padded;
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..4 - padded]);
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]
@@ -303,27 +263,6 @@ mod tests {
     use super::*;
 
     type Plain = Recordings<Vec<f32>>;
-
-    #[test]
-    fn bytes_survive_as_text() {
-        // RFC 4648, 10.
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-        ] {
-            assert_eq!(encode(bytes.as_bytes()), text);
-            assert_eq!(decode_text(text).unwrap(), bytes.as_bytes());
-        }
-        let all: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
-        assert_eq!(decode_text(&encode(&all)).unwrap(), all);
-        for bad in ["Zg", "Zg=", "Zg==Zg==", "Z===", "====", "Zg-=", "Zg= "] {
-            assert!(decode_text(bad).is_none(), "{bad}");
-        }
-    }
 
     #[test]
     fn plans_hold_samples_and_paths() {

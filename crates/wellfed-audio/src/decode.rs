@@ -24,7 +24,8 @@ use symphonia::core::{
 };
 
 use crate::{
-    Error, ErrorKind, Limits, Result, edit_list, mp3,
+    Error, ErrorKind, Limits, Result, edit_list,
+    mp3::{self, Mp3Frames},
     opus::{self, Opus},
     wav::Wav,
 };
@@ -183,6 +184,18 @@ impl<'b> Opened<'b> {
     /// What the file says of itself.
     pub fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Where the frames of an MP3 file are; `None` of other files, and of those that have anything but frames between the first and the last.
+    pub fn mp3_frames(self) -> Option<Mp3Frames> {
+        let Self { bytes, head, content } = self;
+        let Content::Packets(mut packets) = content else { return None };
+        let is_mp3 = head.container == "mp3" && head.codec == "mp3";
+        // A panic of the library's is the file's fault.
+        let packet = guarded(|| Ok(packets.format.next_packet().ok().flatten())).ok().flatten();
+        let packet = packet.filter(|_| is_mp3)?;
+        let start = mp3::Start { frame: &packet.data, at: packet.pts.get(), frames: head.frames };
+        Mp3Frames::of(bytes, start, head.sample_rate)
     }
 
     /// Decodes a segment into `channels`: their memory is used again, and there are as many as the sound has afterwards.
@@ -377,10 +390,16 @@ impl<'b> Packets<'b> {
             return Err(Error::new(ErrorKind::Corrupt, "a sound of 0 Hz"));
         }
         // A container may say where the sound ends in the last packet of AAC; ffmpeg gives all of it.
-        let decoded = track.num_frames.map(|frames| match info.short_name {
-            "aac" => frames.div_ceil(AAC_PACKET).saturating_mul(AAC_PACKET),
-            _ => frames,
-        });
+        let decoded = match (info.short_name, track.num_frames) {
+            ("aac", Some(frames)) => Some(frames.div_ceil(AAC_PACKET).saturating_mul(AAC_PACKET)),
+            // Without a table the library takes all frames to be as long as the first ones.
+            ("mp3", told) => match mp3::length(bytes) {
+                mp3::Length::Told => told,
+                mp3::Length::Counted(frames) => Some(frames),
+                mp3::Length::Unknown => None,
+            },
+            (_, told) => told,
+        };
         let container = format.format_info().short_name;
         let before = match container {
             "isomp4" => edit_list::frames_before(bytes, sample_rate),

@@ -84,26 +84,41 @@ impl Transform {
         lanes::run_part::<L>(Energies { transform: self, work, signals, energies });
     }
 
-    /// Transforms as many signals as there are lanes, and calls `each` with each bin from 0 to half of the length, in no order, of the
+    /// Transforms as many signals as there are lanes, and gives `bins` the bins from 0 to half of the length, in no order, of the
     /// transform **times two**.
     #[inline(always)]
     fn run<L: Lanes>(
         &self,
         work: &mut Work<L>,
         signals: &(impl Signals<L> + ?Sized),
-        mut each: impl FnMut(usize, Pair<L>),
+        bins: &mut (impl Bins<L> + ?Sized),
     ) {
         match self {
-            Self::Lanes(fft) => fft.run(&mut work.buffers, signals, each),
+            Self::Lanes(fft) => fft.run(&mut work.buffers, signals, bins),
             Self::Single(plan) => {
                 work.run_singly(&**plan, signals);
-                let bins = plan.len() / 2 + 1;
-                for bin in 0..bins {
-                    let at = |lane: usize| work.spectra[lane * bins + bin] * 2.0;
-                    each(bin, Pair::new(L::of(|lane| at(lane).re), L::of(|lane| at(lane).im)));
+                let count = plan.len() / 2 + 1;
+                for bin in 0..count {
+                    let at = |lane: usize| work.spectra[lane * count + bin] * 2.0;
+                    bins.set(bin, Pair::new(L::of(|lane| at(lane).re), L::of(|lane| at(lane).im)));
                 }
             }
         }
+    }
+}
+
+/// What takes the bins of a transform. It is no closure, since one that is called at several places is a function of its own, compiled for
+/// the least of processors.
+trait Bins<L> {
+    /// `pair` is twice the transform's.
+    fn set(&mut self, bin: usize, pair: Pair<L>);
+}
+
+/// The energies of bins.
+impl<L: Lanes> Bins<L> for [L] {
+    #[inline(always)]
+    fn set(&mut self, bin: usize, pair: Pair<L>) {
+        self[bin] = pair.energy();
     }
 }
 
@@ -118,7 +133,7 @@ struct Energies<'a, L, S: ?Sized> {
 impl<L: Lanes, S: Signals<L> + ?Sized> Part for Energies<'_, L, S> {
     #[inline(always)]
     fn run(self) {
-        self.transform.run(self.work, self.signals, |bin, pair| self.energies[bin] = pair.energy());
+        self.transform.run(self.work, self.signals, self.energies);
     }
 }
 
@@ -201,7 +216,7 @@ impl Fft {
         &self,
         buffers: &mut [Vec<Pair<L>>; 2],
         signals: &(impl Signals<L> + ?Sized),
-        mut each: impl FnMut(usize, Pair<L>),
+        bins: &mut (impl Bins<L> + ?Sized),
     ) {
         let points = self.points();
         let [from, to] = buffers;
@@ -231,23 +246,23 @@ impl Fft {
         }
         if !is_even {
             for (bin, pair) in from[..points / 2 + 1].iter().enumerate() {
-                each(bin, *pair * 2.0);
+                bins.set(bin, *pair * 2.0);
             }
             return;
         }
         // The first point is its own mirror image, and has bin 0 and the last one.
         let first = from[0];
-        each(0, Pair::new((first.re + first.im) * 2.0, L::ZERO));
-        each(points, Pair::new((first.re - first.im) * 2.0, L::ZERO));
+        bins.set(0, Pair::new((first.re + first.im) * 2.0, L::ZERO));
+        bins.set(points, Pair::new((first.re - first.im) * 2.0, L::ZERO));
         for (k, turn) in self.halves.iter().enumerate().skip(1) {
             let (one, other) = (from[k], from[points - k]);
             let mirrored = Pair::new(other.re, -other.im);
             let even = one + mirrored;
             let odd = (one - mirrored).quarter_back().turned(*turn);
-            each(k, even + odd);
+            bins.set(k, even + odd);
             if 2 * k != points {
                 let last = even - odd;
-                each(points - k, Pair::new(last.re, -last.im));
+                bins.set(points - k, Pair::new(last.re, -last.im));
             }
         }
     }
@@ -435,6 +450,12 @@ mod tests {
         }
     }
 
+    impl<L: Lanes> Bins<L> for [Pair<L>] {
+        fn set(&mut self, bin: usize, pair: Pair<L>) {
+            self[bin] = pair * 0.5;
+        }
+    }
+
     fn compare<L: Lanes>() {
         for length in (1..140).chain([256, 320, 400, 441, 480, 512, 800, 882, 1024]) {
             let fft = Transform::new(length);
@@ -442,7 +463,7 @@ mod tests {
                 |lane: usize, i: usize| (((i + 13 * lane) * 2_654_435_761) as u32 >> 8) as f32 / 8e6 - 1.0;
             let mut found = vec![Pair::<L>::default(); length / 2 + 1];
             let signals: Vec<L> = (0..length).map(|i| L::of(|lane| sample(lane, i))).collect();
-            fft.run(&mut Work::default(), &signals[..], |bin, pair| found[bin] = pair * 0.5);
+            fft.run(&mut Work::default(), &signals[..], &mut found[..]);
             for lane in 0..L::N {
                 for (bin, pair) in found.iter().enumerate() {
                     let turn = |i: usize| -2.0 * PI * (bin * i % length) as f64 / length as f64;

@@ -61,6 +61,7 @@ pub use kaldi::{KaldiFbank, KaldiMfcc, KaldiOptions, Vtln};
 pub use limits::Limits;
 pub use masking::{SpecAugment, mask_range, mask_rows, mask_within_rows};
 pub use mel::MelSpectrogram;
+pub use mp3::{Mp3Frames, Mp3Part};
 pub use resample::{KAISER_BETA, Resample, ResampleOptions, ResamplingMethod};
 pub use spectrogram::{Normalized, PadMode, Scratch, Spectrogram, SpectrogramOptions};
 pub use vad::{Vad, VadOptions};

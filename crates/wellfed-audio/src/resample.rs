@@ -174,6 +174,9 @@ const BLOCK: usize = 1 << 14;
 /// Registers of rounds that are computed side by side: a coefficient is spread over a register once for all of them.
 const SIDE: usize = 4;
 
+/// Rounds that become columns at a time.
+const TURNED: usize = 16;
+
 /// The work of [`Resample::apply`]: samples at the same place of several rounds lie side by side, so that a round is a lane, and a
 /// coefficient is the same for all lanes.
 struct Rounds<'a> {
@@ -192,16 +195,17 @@ impl Kernel for Rounds<'_> {
         let (rounds, group) = (self.out.len().div_ceil(to), SIDE * L::N);
         // Of few rounds, no more than there are, and whole groups.
         let block = (BLOCK / from.max(to)).clamp(group, 1 << 12).min(rounds).next_multiple_of(group);
-        // A row has one place of each round. Rows are an odd number of groups apart: not all in the same lines of cache.
-        let row = (block + span.div_ceil(from)).next_multiple_of(group);
-        let row = if row.is_multiple_of(2 * group) { row + group } else { row };
+        // A row has one place of each round. Rows are an odd number of registers apart: not all in the same lines of cache.
+        let used = block + span.div_ceil(from);
+        let row = used.next_multiple_of(L::N);
+        let row = if row.is_multiple_of(2 * L::N) { row + L::N } else { row };
         // What is not written by `fill` or below is not read.
         self.work.resize(from * row + to * block, 0.0);
         let (places, values) = self.work.split_at_mut(from * row);
         let mut offsets = Vec::with_capacity(taps);
         for first in (0..rounds).step_by(block) {
             // Sample `i` of what is at `begin` has place `i % from` in round `i / from`.
-            fill(places, row, from, self.samples, (first * from) as isize - width as isize);
+            fill(places, row, used, from, self.samples, (first * from) as isize - width as isize);
             for ((phase, coefficients), values) in
                 phases.iter().zip(coefficients.chunks_exact(taps)).zip(values.chunks_exact_mut(block))
             {
@@ -254,31 +258,60 @@ fn put_together(out: &mut [f32], to: usize, values: &[f32], block: usize) {
     }
 }
 
-/// Fills rows with every `from`th sample, from `begin` on; what lies beyond the signal is 0.
+/// Fills the first `used` places of rows with every `from`th sample, from `begin` on; what lies beyond the signal is 0.
 #[inline(always)]
-fn fill(places: &mut [f32], row: usize, from: usize, samples: &[f32], begin: isize) {
-    for (place, values) in places.chunks_exact_mut(row).enumerate() {
-        let start = begin + place as isize;
-        // Rounds before the first sample.
-        let before = if start < 0 { (start.unsigned_abs()).div_ceil(from).min(row) } else { 0 };
-        let (outside, values) = values.split_at_mut(before);
-        outside.fill(0.0);
-        let start = usize::try_from(start + (before * from) as isize).unwrap_or(usize::MAX);
-        let within = samples.get(start..).unwrap_or_default();
-        let count = within.len().div_ceil(from).min(values.len());
-        let (inside, outside) = values.split_at_mut(count);
-        outside.fill(0.0);
-        if from == 1 {
-            inside.copy_from_slice(&within[..count]);
-        } else if from == 2 {
-            // The compiler does several at once, if it knows that it is every second one.
-            let (pairs, last) = within.as_chunks::<2>();
-            inside.iter_mut().zip(pairs).for_each(|(value, pair)| *value = pair[0]);
-            if let (Some(value), Some(last)) = (inside.get_mut(pairs.len()), last.first()) {
-                *value = *last;
+fn fill(places: &mut [f32], row: usize, used: usize, from: usize, samples: &[f32], begin: isize) {
+    // Rounds before the first that has all of its samples, and those that have.
+    let before = if begin < 0 { begin.unsigned_abs().div_ceil(from).min(used) } else { 0 };
+    let start = usize::try_from(begin + (before * from) as isize).unwrap_or(usize::MAX);
+    let within = samples.get(start..).unwrap_or_default();
+    let count = (within.len() / from).min(used - before);
+    for round in (0..before).chain(before + count..used) {
+        for (place, values) in places.chunks_exact_mut(row).enumerate() {
+            let at = begin + (round * from + place) as isize;
+            values[round] = usize::try_from(at).ok().and_then(|at| samples.get(at)).copied().unwrap_or(0.0);
+        }
+    }
+    let within = &within[..count * from];
+    match from {
+        1 => places[before..][..count].copy_from_slice(within),
+        // The compiler does several at once, if it knows that it is every second one.
+        2 => {
+            for (place, values) in places.chunks_exact_mut(row).enumerate() {
+                let pairs = within.as_chunks::<2>().0;
+                values[before..][..count]
+                    .iter_mut()
+                    .zip(pairs)
+                    .for_each(|(value, pair)| *value = pair[place]);
             }
-        } else {
-            inside.iter_mut().zip(within.iter().step_by(from)).for_each(|(value, sample)| *value = *sample);
+        }
+        _ => turn(within, from, places, row, before),
+    }
+}
+
+/// Rounds of `from` samples become columns of rows, from column `first` on.
+#[inline(always)]
+fn turn(rounds: &[f32], from: usize, rows: &mut [f32], row: usize, first: usize) {
+    // Of some rounds at a time, so that their lines of cache are read once; four by four, which the compiler does in registers.
+    for (number, rounds) in rounds.chunks(TURNED * from).enumerate() {
+        let first = first + number * TURNED;
+        let fours = rounds.chunks_exact(4 * from);
+        let last = fours.remainder();
+        for place in (0..from - from % 4).step_by(4) {
+            for (number, four) in fours.clone().enumerate() {
+                let of = |round: usize| four[round * from + place..].first_chunk::<4>();
+                let (Some(a), Some(b), Some(c), Some(d)) = (of(0), of(1), of(2), of(3)) else { return };
+                for i in 0..4 {
+                    rows[(place + i) * row + first + 4 * number..][..4]
+                        .copy_from_slice(&[a[i], b[i], c[i], d[i]]);
+                }
+            }
+        }
+        for (round, values) in rounds.chunks_exact(from).enumerate() {
+            let done = if round < (rounds.len() - last.len()) / from { from - from % 4 } else { 0 };
+            for (place, value) in values.iter().enumerate().skip(done) {
+                rows[place * row + first + round] = *value;
+            }
         }
     }
 }
@@ -329,6 +362,30 @@ fn gcd(a: u32, b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_have_every_sample_at_its_place_and_zeros_beside_them() {
+        for from in [1, 2, 3, 4, 5, 8, 13, 441] {
+            for len in [0, 1, from, 7 * from + 1, 20 * from - 1, 90 * from] {
+                let samples: Vec<f32> = (0..len).map(|i| 1.0 + i as f32).collect();
+                for begin in [-(3 * from as isize) - 1, -(from as isize), -1, 0, 5, len as isize, 1 << 40] {
+                    for (row, used) in [(1, 1), (16, 9), (37, 37), (64, 50)] {
+                        let mut places = vec![9.0; from * row];
+                        fill(&mut places, row, used, from, &samples, begin);
+                        for (i, found) in places.iter().enumerate().filter(|(i, _)| i % row < used) {
+                            let at = begin + (i % row * from + i / row) as isize;
+                            let sample = usize::try_from(at).ok().and_then(|at| samples.get(at));
+                            assert_eq!(
+                                *found,
+                                sample.copied().unwrap_or(0.0),
+                                "{from} {len} {begin} {row} {i}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn lengths_are_rounded_up() {

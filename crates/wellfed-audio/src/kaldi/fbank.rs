@@ -269,7 +269,6 @@ impl<F: Finish> Kernel for Groups<'_, '_, F> {
         let (size, columns) = (window.len(), self.finish.columns(self.fbank));
         let frames = self.out.len() / columns;
         let floor = if options.energy_floor == 0.0 { f32::NEG_INFINITY } else { options.energy_floor.ln() };
-        let log_energy = |frame: &[L]| log(lanes::sum(frame, |sample| sample * sample)).max(L::splat(floor));
         let mut cut = vec![0.0; L::N * size];
         let mut frame = vec![L::ZERO; size];
         let mut weighted = vec![L::ZERO; padded];
@@ -298,15 +297,19 @@ impl<F: Finish> Kernel for Groups<'_, '_, F> {
                 let mean = lanes::sum(&frame, |sample| sample).map(|sum| sum / size as f32);
                 frame.iter_mut().for_each(|sample| *sample = *sample - mean);
             }
-            let raw = if options.use_energy && options.raw_energy { log_energy(&frame) } else { L::ZERO };
+            let raw =
+                if options.use_energy && options.raw_energy { log_energy(&frame, floor) } else { L::ZERO };
             let share = options.preemphasis_coefficient;
             let mut before = frame[0];
             for ((place, sample), weight) in weighted.iter_mut().zip(&frame).zip(window) {
                 *place = (*sample - before * share) * *weight;
                 before = *sample;
             }
-            let energy =
-                if options.use_energy && !options.raw_energy { log_energy(&weighted[..size]) } else { raw };
+            let energy = if options.use_energy && !options.raw_energy {
+                log_energy(&weighted[..size], floor)
+            } else {
+                raw
+            };
             transform.energies(&mut work, &weighted[..], &mut powers);
             // The transform gives twice the spectrum.
             if options.use_power {
@@ -322,4 +325,10 @@ impl<F: Finish> Kernel for Groups<'_, '_, F> {
             self.out[first * columns..][..count * columns].copy_from_slice(&rows[..count * columns]);
         }
     }
+}
+
+/// The logarithm of a frame's energy, `floor` at least. No closure: one that is called twice is compiled for the least of processors.
+#[inline(always)]
+fn log_energy<L: Lanes>(frame: &[L], floor: f32) -> L {
+    log(lanes::sum(frame, |sample| sample * sample)).max(L::splat(floor))
 }

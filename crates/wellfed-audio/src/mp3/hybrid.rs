@@ -15,6 +15,9 @@ use crate::lanes::Lanes;
 /// Samples of a subband in a granule.
 pub(super) const SLOTS: usize = 18;
 
+/// Lanes that there are at most.
+const MOST_LANES: usize = 16;
+
 /// Values at each border of subbands that alias reduction mixes.
 const BUTTERFLIES: usize = 8;
 
@@ -201,6 +204,37 @@ impl<L: Lanes> Hybrid<L> {
         }
     }
 
+    /// Makes this the mean of both channels, of which the other keeps nothing, in lanes where both have blocks of one kind: their transforms
+    /// are the same then. In other lanes each channel becomes its half.
+    #[inline(always)]
+    pub(super) fn mix(&mut self, other: &mut Self) {
+        let (own, others) = (&self.windows.kinds, &other.windows.kinds);
+        let same = L::of(|lane| f32::from(u8::from(own.get(lane) == others.get(lane))));
+        let end = SLOTS * self.bands.max(other.bands);
+        for lines in [(&mut self.lines, self.bands), (&mut other.lines, other.bands)] {
+            lines.0[SLOTS * lines.1..end].fill(L::ZERO);
+        }
+        self.bands = self.bands.max(other.bands);
+        if same == L::splat(1.0) {
+            other.bands = 0;
+            for (one, other) in self.lines[..end].iter_mut().zip(&other.lines[..end]) {
+                *one = (*one + *other) * 0.5;
+            }
+            return;
+        }
+        other.bands = self.bands;
+        let different = L::splat(1.0) - same;
+        for (one, other) in self.lines[..end].iter_mut().zip(&mut other.lines[..end]) {
+            *one = (*one + *other * same) * 0.5;
+            *other = *other * different * 0.5;
+        }
+    }
+
+    /// Whether there is nothing in it: no spectra, and nothing that overlaps with the next ones.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bands == 0 && self.reach == 0
+    }
+
     /// Makes the slots of all subbands.
     #[inline(always)]
     pub(super) fn apply(&mut self, out: &mut [[L; BANDS]; SLOTS]) {
@@ -240,14 +274,16 @@ impl<L: Lanes> Hybrid<L> {
 
 /// Spectra as lanes: one value of each at every place. Lanes without a spectrum are 0.
 #[inline(always)]
-fn from_rows<'r, L: Lanes>(mut rows: impl Iterator<Item = &'r Row>, lines: &mut [L]) {
+fn from_rows<'r, L: Lanes>(rows: impl Iterator<Item = &'r Row>, lines: &mut [L]) {
+    let mut all = [&Row::EMPTY.values; MOST_LANES];
+    all.iter_mut().zip(rows).for_each(|(values, row)| *values = &row.values);
     // Four by four, which the compiler does in registers.
-    for lane in (0..L::N).step_by(4) {
-        let four: [_; 4] = std::array::from_fn(|_| rows.next().map_or(&Row::EMPTY.values, |row| &row.values));
-        let [a, b, c, d] = four.map(|values| values.as_chunks::<4>().0);
-        for ((((lines, a), b), c), d) in lines.chunks_mut(4).zip(a).zip(b).zip(c).zip(d) {
+    for (number, lines) in lines.chunks_mut(4).enumerate() {
+        for (quad, rows) in all[..L::N].as_chunks::<4>().0.iter().enumerate() {
+            let of = |row: usize| rows[row][4 * number..].first_chunk::<4>();
+            let (Some(a), Some(b), Some(c), Some(d)) = (of(0), of(1), of(2), of(3)) else { return };
             for (i, line) in lines.iter_mut().enumerate() {
-                line.values_mut()[lane..lane + 4].copy_from_slice(&[a[i], b[i], c[i], d[i]]);
+                line.values_mut()[4 * quad..][..4].copy_from_slice(&[a[i], b[i], c[i], d[i]]);
             }
         }
     }
@@ -293,9 +329,12 @@ fn short<L: Lanes>(lines: &[L; SLOTS], windows: &[L; 36], tables: &Tables, out: 
 /// One of second type, of values times `2 cos((2k + 1)pi / 72)`, gives sums of neighbours of these.
 #[inline(always)]
 fn fourth_of_18<L: Lanes>(x: &[L; 18], tables: &Tables) -> [L; 18] {
-    let turned: [L; 18] = std::array::from_fn(|k| x[k] * tables.turns_18[k]);
-    let sums = std::array::from_fn(|k| turned[k] + turned[17 - k]);
-    let differences = std::array::from_fn(|k| (turned[k] - turned[17 - k]) * tables.turns_9[k]);
+    let [mut sums, mut differences] = [[L::ZERO; 9]; 2];
+    for k in 0..9 {
+        let (low, high) = (x[k] * tables.turns_18[k], x[17 - k] * tables.turns_18[17 - k]);
+        sums[k] = low + high;
+        differences[k] = (low - high) * tables.turns_9[k];
+    }
     let even = second_of_9(&sums, &tables.cosines);
     let odd = second_of_9(&differences, &tables.cosines);
     let mut out = [L::ZERO; 18];
@@ -314,8 +353,8 @@ fn fourth_of_18<L: Lanes>(x: &[L; 18], tables: &Tables) -> [L; 18] {
 /// The cosine transform of second type of 9 values: value `m` becomes the sum of `x[k] cos(m (2k + 1)pi / 18)`. `c` is `cos(k pi / 18)`.
 #[inline(always)]
 fn second_of_9<L: Lanes>(x: &[L; 9], c: &[f32; 9]) -> [L; 9] {
-    let s: [L; 4] = std::array::from_fn(|k| x[k] + x[8 - k]);
-    let d: [L; 4] = std::array::from_fn(|k| x[k] - x[8 - k]);
+    let s = [x[0] + x[8], x[1] + x[7], x[2] + x[6], x[3] + x[5]];
+    let d = [x[0] - x[8], x[1] - x[7], x[2] - x[6], x[3] - x[5]];
     let half = s[1] * 0.5;
     let (without, with) = (half - x[4], x[4] - half);
     let rest = s[0] + s[2] + s[3];

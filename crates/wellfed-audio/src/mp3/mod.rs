@@ -7,6 +7,7 @@
 
 mod bands;
 mod bits;
+mod frames;
 mod head;
 mod huffman;
 mod huffman_tables;
@@ -26,6 +27,9 @@ use head::{Head, Sizes, could_be_head, is_tag};
 use hybrid::{Hybrid, SLOTS};
 use spectrum::{LINES, Row, Spectra};
 use synthesis::{BANDS, Synthesis};
+
+pub(crate) use frames::{Length, length};
+pub use frames::{Mp3Frames, Mp3Part};
 
 /// A file's first frame with sound, and what its samples count as.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +66,18 @@ pub(crate) fn decode(
     })
 }
 
+/// Where what is before the frames ends. ID3v2: ten bytes with the size of the rest, of 7 bits in each, without a footer of ten more.
+fn after_tags(bytes: &[u8]) -> usize {
+    let mut at = 0usize;
+    while let Some([b'I', b'D', b'3', _, _, flags, size @ ..]) =
+        bytes.get(at..).and_then(<[u8]>::first_chunk::<10>)
+    {
+        let size = size.iter().fold(0, |size, byte| size << 7 | usize::from(byte & 0x7f));
+        at += 10 + size + if flags & 0x10 != 0 { 10 } else { 0 };
+    }
+    at
+}
+
 /// The frames of a file.
 #[derive(Clone, Copy, Debug)]
 struct Walk<'b> {
@@ -84,14 +100,7 @@ enum Next<'b> {
 impl<'b> Walk<'b> {
     /// From the first frame of `bytes` on that has sound, which is `first`.
     fn open(bytes: &'b [u8], first: &[u8]) -> Option<Self> {
-        let mut at = 0;
-        // ID3v2: ten bytes with the size of the rest, of 7 bits in each, without a footer of ten more.
-        while let Some([b'I', b'D', b'3', _, _, flags, size @ ..]) =
-            bytes.get(at..).and_then(<[u8]>::first_chunk::<10>)
-        {
-            let size = size.iter().fold(0, |size, byte| size << 7 | usize::from(byte & 0x7f));
-            at += 10 + size + if flags & 0x10 != 0 { 10 } else { 0 };
-        }
+        let mut at = after_tags(bytes);
         let head = Head::parse(first)?;
         if !bytes.get(at..)?.starts_with(first) {
             // A frame with a table of contents and the like.
@@ -225,12 +234,15 @@ impl Kernel for Decode<'_, '_> {
             if let [left, right] = &mut hybrids[..] {
                 left.undo_mid_side(right, |lane| group[lane][0].mid_side);
             }
+            if is_mean && let [one, other] = &mut hybrids[..] {
+                one.mix(other);
+            }
             for (number, synthesis) in syntheses.iter_mut().enumerate() {
                 hybrids[number].apply(&mut bands);
-                if is_mean && let Some(hybrid) = hybrids.get_mut(1) {
-                    hybrid.apply(&mut others);
+                if is_mean && let Some(other) = hybrids.get_mut(1).filter(|other| !other.is_empty()) {
+                    other.apply(&mut others);
                     for (band, other) in bands.as_flattened_mut().iter_mut().zip(others.as_flattened()) {
-                        *band = band.add(*other).mul(0.5);
+                        *band = *band + *other;
                     }
                 }
                 synthesis.apply(&bands, count, &mut places);
@@ -268,18 +280,15 @@ impl Decode<'_, '_> {
     }
 }
 
-/// The values of each lane, one after the other.
+/// The values of each lane, one after the other, of as many lanes as there are rows.
 #[inline(always)]
 fn to_rows<L: Lanes>(values: &[L], rows: &mut [f32]) {
-    let mut rows = rows.chunks_exact_mut(LINES);
     // Four by four, which the compiler does in registers.
-    for lane in (0..L::N).step_by(4) {
-        let mut four: [_; 4] = std::array::from_fn(|_| rows.next().unwrap_or_default());
-        for (number, values) in values.as_chunks::<4>().0.iter().enumerate() {
-            for (i, row) in four.iter_mut().enumerate() {
-                if let Some(places) = row.get_mut(4 * number..4 * number + 4) {
-                    places.copy_from_slice(&values.each_ref().map(|values| values.values()[lane + i]));
-                }
+    for (number, values) in values.as_chunks::<4>().0.iter().enumerate() {
+        for lane in 0..L::N {
+            let begin = lane * LINES + 4 * number;
+            if let Some(places) = rows.get_mut(begin..begin + 4) {
+                places.copy_from_slice(&values.each_ref().map(|values| values.values()[lane]));
             }
         }
     }

@@ -8,6 +8,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 
+use super::head::{Head, is_tag};
 use crate::{
     Limits, Segment, Waveform,
     decode::{Opened, decode, decode_by_library, decode_mp3},
@@ -84,6 +85,75 @@ fn segments_are_slices_of_the_whole_to_the_bit() {
             }
         }
     }
+}
+
+/// The file without its table of contents, if its first frame is one; then its sound again and again.
+fn repeated(bytes: &[u8], count: usize) -> Vec<u8> {
+    let head = Head::parse(bytes).unwrap();
+    let body = if is_tag(&head, &bytes[..head.size]) { &bytes[head.size..] } else { bytes };
+    body.repeat(count)
+}
+
+#[test]
+fn frames_are_counted_where_no_table_tells() {
+    for (name, bytes) in of_the_tests() {
+        // Loud at first and then nothing, or the other way round, is not what the first frames let expect.
+        let bytes = repeated(&bytes, 2);
+        let head = Head::parse(&bytes).unwrap();
+        let (samples, mut silence) = (576 * head.granules(), bytes[..head.size].to_vec());
+        silence[4..].fill(0);
+        // The least bit rate there is.
+        silence[2] = 0x10 | silence[2] & 0x0d;
+        silence.truncate(Head::parse(&silence).unwrap().size);
+        let quiet = silence.repeat(900);
+        for (file, frames) in [
+            ([&bytes[..], &quiet].concat(), None),
+            ([&quiet[..], &bytes].concat(), None),
+            (quiet.clone(), Some(900 * samples)),
+        ] {
+            let said = Opened::open(&file, &LIMITS).unwrap().head().frames;
+            let found = decode(&file, Segment::default(), &LIMITS).unwrap().frames();
+            assert_eq!(said, Some(found as u64), "{name}");
+            assert!(frames.is_none_or(|frames| frames == found), "{name}: {found}");
+            assert!(found > 900 * samples || frames.is_some(), "{name}: {found}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_files_give_what_the_whole_gives() {
+    let mut parts = 0;
+    for (name, bytes) in of_the_tests() {
+        let tag = bytes.len() - repeated(&bytes, 1).len();
+        for file in [bytes.clone(), repeated(&bytes, 7), [&bytes[..tag], &repeated(&bytes, 7)].concat()] {
+            let frames = Opened::open(&file, &LIMITS).unwrap().mp3_frames().unwrap();
+            let whole = decode_mp3(&file, Segment::default(), &LIMITS).unwrap();
+            assert_eq!(frames.sample_rate(), whole.sample_rate);
+            for offset in (0..whole.frames() + 5_000).step_by(4_999) {
+                for wanted in [Some(1), Some(7_000), None] {
+                    let end = wanted.map_or(whole.frames(), |wanted| offset + wanted).min(whole.frames());
+                    let segment =
+                        Segment { offset: offset as u64, frames: wanted.map(|frames| frames as u64) };
+                    let Some(part) = frames.part(segment) else {
+                        assert!(offset >= whole.frames(), "{name} from {offset} on");
+                        continue;
+                    };
+                    parts += usize::from(part.bytes.start > 3_000);
+                    let bytes = &file[part.bytes.start as usize..part.bytes.end as usize];
+                    let found = decode_mp3(bytes, part.segment, &LIMITS).unwrap();
+                    for (part, whole) in found.channels.iter().zip(&whole.channels) {
+                        let bits = |samples: &[f32]| samples.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                        assert!(bits(part) == bits(&whole[offset..end]), "{name}: {segment:?}, {part:?}");
+                    }
+                }
+            }
+        }
+        let broken = [&bytes[..], b"no frame and no tag, \xff\xfb\x90\x64", &bytes].concat();
+        assert_eq!(Opened::open(&broken, &LIMITS).unwrap().mp3_frames(), None, "{name}");
+    }
+    assert!(parts > 100, "{parts}");
+    let wav = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sounds/s16.wav")).unwrap();
+    assert_eq!(Opened::open(&wav, &LIMITS).unwrap().mp3_frames(), None);
 }
 
 /// A change of a file: at this part of its length, which is done there.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ArrayData, Fingerprint, KeptDurations, Source, SourceSpec, beyond_the_end, copy_image, durations,
-    file_list::FileList, files::check_labels, located, wav_part,
+    file_list::FileList, files::check_labels, located, mp3_part::Mp3Parts, wav_part,
 };
 use crate::{
     Error, Limits, Result,
@@ -52,6 +52,7 @@ pub struct AudioFiles {
     durations: Option<Seconds>,
     texts: Option<Texts>,
     found: KeptDurations,
+    mp3_parts: Mp3Parts,
 }
 
 /// A number of seconds for each sample.
@@ -173,7 +174,17 @@ impl AudioFiles {
         } else {
             Schema::tuple([("audio", FieldKind::Audio)].into_iter().chain(beside))
         };
-        Ok(Self { spec, schema, files, labels, offsets, durations, texts, found: KeptDurations::default() })
+        Ok(Self {
+            spec,
+            schema,
+            files,
+            labels,
+            offsets,
+            durations,
+            texts,
+            found: KeptDurations::default(),
+            mp3_parts: Mp3Parts::default(),
+        })
     }
 
     /// The part of its file that sample `index` is; `None` is all of it.
@@ -186,8 +197,27 @@ impl AudioFiles {
         Some(Span { offset: get(&self.offsets).unwrap_or(0.0), duration })
     }
 
-    /// Sets all fields but the sound.
-    fn set_others(&self, index: u64, record: &mut Record) -> Result<()> {
+    /// Reads the file at `path`, or no more of it than the part `span` takes: the part of what was read that the sample is.
+    fn read(&self, path: &str, span: Option<Span>, record: &mut Record) -> Result<Option<Span>> {
+        let (store, max_bytes) = (&**self.files.store(), record.limits.max_bytes);
+        let sound = record.values[0].buffer();
+        let Some(span) = span else {
+            return store.read(path, max_bytes, sound).map(|()| None);
+        };
+        let stat = store.stat(path)?;
+        if let Some(within) = self.mp3_parts.read(store, path, &stat, span, max_bytes, sound)? {
+            return Ok(Some(within));
+        }
+        if wav_part::read(store, path, stat.size, span, max_bytes, sound)? {
+            return Ok(None);
+        }
+        store.read(path, max_bytes, sound)?;
+        self.mp3_parts.keep(path, &stat, sound);
+        Ok(Some(span))
+    }
+
+    /// Sets all fields but the sound, of which the sample is the part `span`.
+    fn set_others(&self, index: u64, span: Option<Span>, record: &mut Record) -> Result<()> {
         let mut field = 1;
         if let Some(labels) = &self.labels {
             let label = labels.whole(index as usize).map_err(|e| located(e, self, index))?;
@@ -200,7 +230,7 @@ impl AudioFiles {
             store::reserve(value, text.len(), "a text")?;
             value.extend_from_slice(text);
         }
-        record.spans.push(self.span(index));
+        record.spans.push(span);
         Ok(())
     }
 }
@@ -233,19 +263,8 @@ impl Source for AudioFiles {
     fn fetch(&self, index: u64, record: &mut Record) -> Result<()> {
         let Some(path) = self.files.path(index) else { return Err(beyond_the_end(self, index)) };
         record.reset(self.schema.fields.len());
-        let max_bytes = record.limits.max_bytes;
-        let sound = record.values[0].buffer();
-        if let Some(span) = self.span(index)
-            && wav_part::read(&**self.files.store(), path, span, max_bytes, sound)
-                .map_err(|e| located(e, self, index))?
-        {
-            self.set_others(index, record)?;
-            // The bytes are the part itself.
-            record.spans.clear();
-            return Ok(());
-        }
-        self.files.store().read(path, max_bytes, sound).map_err(|e| located(e, self, index))?;
-        self.set_others(index, record)
+        let span = self.read(path, self.span(index), record).map_err(|e| located(e, self, index))?;
+        self.set_others(index, span, record)
     }
 
     fn store(&self) -> Option<&Arc<dyn Store>> {
@@ -264,7 +283,7 @@ impl Source for AudioFiles {
         }
         record.reset(self.schema.fields.len());
         copy_image(pieces, record).map_err(|e| located(e, self, index))?;
-        self.set_others(index, record)
+        self.set_others(index, self.span(index), record)
     }
 
     fn number(&self, index: u64, field: usize) -> Option<i64> {

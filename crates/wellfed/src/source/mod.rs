@@ -27,6 +27,7 @@ pub mod litdata;
 pub mod lmdb;
 pub mod mds;
 pub mod mnist;
+mod mp3_part;
 mod msgpack;
 mod npy;
 mod pickle;

@@ -7,7 +7,7 @@ use crate::{Limits, Result, sample::Span, store::Store};
 const HEAD: u64 = 4096;
 
 /// A file that is not this much larger than its part is read whole: one read, and nothing to work out.
-const WORTH: u64 = 256 << 10;
+pub(super) const WORTH: u64 = 256 << 10;
 
 /// What a head says.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,20 +20,20 @@ struct Pcm {
     len: u64,
 }
 
-/// Reads a WAV file of PCM that has the frames of `span` only into `into`, if `path` is such a file and that is worth it. False if not:
-/// then `into` is empty, and nothing is known of the file.
+/// Reads a WAV file of PCM that has the frames of `span` only into `into`, if `path`, a file of `size` bytes, is such a file and that is
+/// worth it. False if not: then `into` is empty, and nothing is known of the file.
 ///
 /// # Errors
 /// What the store says; [`crate::ErrorKind::Limit`] for a part of more than `max_bytes`.
 pub(super) fn read(
     store: &dyn Store,
     path: &str,
+    size: u64,
     span: Span,
     max_bytes: u64,
     into: &mut Vec<u8>,
 ) -> Result<bool> {
     into.clear();
-    let size = store.stat(path)?.size;
     if size < WORTH {
         return Ok(false);
     }
@@ -127,6 +127,9 @@ mod tests {
         let store = LocalStore::new();
         let limits = wellfed_audio::Limits::default();
         let mut part = Vec::new();
+        let read = |store: &LocalStore, path: &str, span, most, part: &mut Vec<u8>| {
+            read(store, path, store.stat(path).unwrap().size, span, most, part)
+        };
         for (offset, duration) in [(0.0, 0.5), (1.0, 0.1), (24.5, 9.0), (3.00013, 1.0)] {
             let span = Span { offset, duration: Some(duration) };
             assert!(read(&store, &folder.join("a.wav"), span, 1 << 30, &mut part).unwrap());

@@ -136,6 +136,30 @@ CHAINS = [
 ]
 
 
+@pytest.mark.parametrize("rates", [(8000, 16000), (8000, 7000), (8000, 11025)])
+def test_filters_of_float32_are_those_of_torchaudios_function(sounds: Any, rates: tuple[int, int]) -> None:
+    functional = pytest.importorskip("torchaudio.functional")
+    torch = pytest.importorskip("torch")
+    paths, samples = sounds
+    for given in ({}, {"resampling_method": "sinc_interp_kaiser", "lowpass_filter_width": 16}):
+        made = wf.audio_files(paths).map(T.Resample(*rates, **given, dtype=torch.float32)).sample(9)
+        expected = functional.resample(torch.from_numpy(floats(samples[9])), *rates, **given).numpy()
+        assert made.shape == expected.shape
+        np.testing.assert_allclose(made, expected, atol=2e-6)
+
+
+def test_standardized_sounds_have_no_mean_and_variance_1(sounds: Any) -> None:
+    paths, samples = sounds
+    made = wf.audio_files(paths).map(T.Standardize()).sample(9)
+    waveform = floats(samples[9]).astype(np.float64)
+    expected = (waveform - waveform.mean(1, keepdims=True)) / np.sqrt(waveform.var(1, keepdims=True) + 1e-7)
+    np.testing.assert_allclose(made, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="eps is 0; must be finite and above 0"):
+        T.Standardize(0)
+    with pytest.raises(ValueError, match="dtype is 'float16'; it must be 'float64', 'float32'"):
+        T.Resample(dtype="float16")
+
+
 @pytest.mark.parametrize(("ours", "theirs"), CHAINS, ids=lambda case: type(case).__name__)
 def test_values_are_torchaudios(sounds: Any, ours: T.Transform, theirs: Any) -> None:
     transforms = pytest.importorskip("torchaudio.transforms")
@@ -311,6 +335,8 @@ def test_manifests(tmp_path: pathlib.Path) -> None:
 EXAMPLES = [
     T.ToMono(keepdim=False),
     T.Resample(8000, 16000, "sinc_interp_kaiser", 16, 0.9, 8.5),
+    T.Resample(8000, 16000, dtype="float32"),
+    T.Standardize(1e-5),
     T.Vol(0.5, "power"),
     T.Fade(3, 4, "exponential"),
     T.PadOrTrim(5),

@@ -124,7 +124,8 @@ class Derived(whisper.WhisperFeatureExtractor):  # type: ignore[misc]
         (lambda: wider(padding_side="left"), "pads on the left"),
         (with_filters, "other values"),
         (lambda: Derived(chunk_length=2), "Derived"),
-        (lambda: wav2vec2.Wav2Vec2FeatureExtractor(), "Wav2Vec2FeatureExtractor"),
+        (lambda: wav2vec2.Wav2Vec2FeatureExtractor(), "or not at all"),
+        (lambda: wav2vec2.Wav2Vec2FeatureExtractor(return_attention_mask=True), "attention_mask"),
     ],
 )
 def test_other_extractors_stay_in_python(make: Any, words: str) -> None:
@@ -134,6 +135,75 @@ def test_other_extractors_stay_in_python(make: Any, words: str) -> None:
         arrays = [sound["array"] for sound in rows["audio"]]
         made = extractor(arrays, sampling_rate=16000, return_tensors="pt")
         return {"x": made["input_features"], "label": rows["label"]}
+
+    made = table([encoded(samples) for samples in sounds()]).with_transform(function)
+    text = wf.feed(Stock(made, batch_size=2)).explain()
+    assert not text.startswith("DataLoader, native"), text
+    assert words in text
+
+
+FIXED = {"padding": "max_length", "max_length": 20000, "truncation": True}
+
+
+@pytest.mark.parametrize("settings", [{}, {"do_normalize": False}])
+def test_wav2vec2s_values_of_sounds_made_one_length(settings: Any) -> None:
+    extractor = wav2vec2.Wav2Vec2FeatureExtractor(**settings)
+
+    def function(rows: Any) -> Any:
+        arrays = [sound["array"] for sound in rows["audio"]]
+        made = extractor(
+            arrays,
+            sampling_rate=16000,
+            return_tensors="pt",
+            padding="max_length",
+            max_length=20000,
+            truncation=True,
+        )
+        return {"input_values": made["input_values"], "label": rows["label"]}
+
+    loader = wf.feed(
+        Stock(table([encoded(samples) for samples in sounds()]).with_transform(function), batch_size=2)
+    )
+    assert loader.explain().startswith("DataLoader, native"), loader.explain()
+    made = torch.cat([batch["input_values"] for batch in loader])
+    arrays = [floats(samples).mean(0) for samples in sounds()]
+    expected = extractor(arrays, sampling_rate=16000, return_tensors="pt", **FIXED).input_values
+    assert made.shape == (5, 20000)
+    assert made.dtype == torch.float32
+    assert (made - expected).abs().max() <= 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "words"),
+    [
+        ({}, {"padding": True}, "to the longest of a batch"),
+        ({}, {"padding": "longest"}, "to the longest of a batch"),
+        ({}, {"padding": "max_length", "max_length": 20000}, "truncation=True"),
+        ({}, {**FIXED, "pad_to_multiple_of": 128}, "truncation=True"),
+        ({}, {**FIXED, "return_attention_mask": True}, "attention_mask"),
+        ({"padding_side": "left"}, FIXED, "pads on the left"),
+        ({"padding_value": 1.0}, FIXED, "another value than 0"),
+        ({"sampling_rate": 8000}, FIXED, "another sampling_rate"),
+    ],
+)
+def test_wav2vec2s_other_values_stay_in_python(settings: Any, given: Any, words: str) -> None:
+    extractor = wav2vec2.Wav2Vec2FeatureExtractor(**settings)
+    padding, length = given["padding"], given.get("max_length")
+    cut, multiple = given.get("truncation", False), given.get("pad_to_multiple_of")
+    mask = given.get("return_attention_mask")
+
+    def function(rows: Any) -> Any:
+        made = extractor(
+            [sound["array"] for sound in rows["audio"]],
+            sampling_rate=16000,
+            return_tensors="pt",
+            padding=padding,
+            max_length=length,
+            truncation=cut,
+            pad_to_multiple_of=multiple,
+            return_attention_mask=mask,
+        )
+        return {"x": made["input_values"], "label": rows["label"]}
 
     made = table([encoded(samples) for samples in sounds()]).with_transform(function)
     text = wf.feed(Stock(made, batch_size=2)).explain()

@@ -73,6 +73,10 @@ CHAINS: dict[str, Callable[[], Any]] = {
     ),
     "mfcc": lambda: A.MFCC(n_mfcc=13, melkwargs={"n_mels": 40}),
     "mfcc of logarithms": lambda: A.MFCC(n_mfcc=20, log_mels=True, norm=None, melkwargs={"n_mels": 40}),
+    "lfcc": lambda: A.LFCC(n_lfcc=13, n_filter=32, speckwargs={"n_fft": 512, "hop_length": 160}),
+    "lfcc of logarithms": lambda: A.LFCC(
+        n_lfcc=20, n_filter=30, f_min=100.0, f_max=7000.0, log_lf=True, norm=None
+    ),
     "louder": lambda: A.Vol(2.0),
     "decibels louder": lambda: A.Vol(6, "db"),
     "fade": lambda: A.Fade(300, 200),
@@ -196,6 +200,18 @@ STAYS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: in_place(A.MFCC(melkwargs={"n_mels": 40}), lambda t: t.dct_mat),
         "dct_mat was changed",
     ),
+    "linear filters": (
+        lambda: in_place(A.LFCC(n_filter=40), lambda t: t.filter_mat),
+        "filter_mat was changed",
+    ),
+    "cosines of linear filters": (
+        lambda: in_place(A.LFCC(n_filter=40), lambda t: t.dct_mat),
+        "dct_mat was changed",
+    ),
+    "linear filters of both halves": (
+        lambda: changed(A.LFCC(n_filter=40), "Spectrogram", Derived(onesided=True)),
+        "in the place of Spectrogram",
+    ),
     "a reference": (
         lambda: nn.Sequential(A.Spectrogram(), changed(A.AmplitudeToDB(), "amin", 1e-5)),
         "its reference was changed",
@@ -294,7 +310,103 @@ class Functional(Files):
 
     def __getitem__(self, index: int) -> Any:
         waveform, rate = torchaudio_stand_in.load(self.paths[index])
-        return torchaudio_stand_in.resample(waveform, rate, 8000), index
+        if rate != 8000:
+            waveform = torchaudio_stand_in.resample(waveform, rate, 8000)
+        return waveform, index
+
+
+class Filtered(Files):
+    def __getitem__(self, index: int) -> Any:
+        waveform, rate = torchaudio_stand_in.load(self.paths[index])
+        return torchaudio_stand_in.resample(waveform, rate, new_freq=7000, rolloff=0.9), index
+
+
+class BetweenRates(Files):
+    def __getitem__(self, index: int) -> Any:
+        waveform, _ = torchaudio_stand_in.load(self.paths[index])
+        return self.transform(torchaudio_stand_in.resample(waveform, 16000, 11025, 9)), index
+
+
+class ByAnotherFilter(Files):
+    def __getitem__(self, index: int) -> Any:
+        waveform, rate = torchaudio_stand_in.load(self.paths[index])
+        return torchaudio_stand_in.resample(waveform, rate, 8000, index + 1), index
+
+
+def test_the_function_that_resamples_is_the_engines(tmp_path: pathlib.Path) -> None:
+    paths = paths_of(tmp_path, channels=2)
+    for kind in (Functional, Filtered, BetweenRates):
+        theirs, ours, loader = both(kind(paths, A.Vol(0.5)), batch_size=3)
+        assert kind_of(loader) == "native", words_of(loader)
+        for (one, labels), (other, expected) in zip(ours[0], theirs[0], strict=True):
+            # Filters of float64 are further than this from those of float32.
+            assert (one - other).abs().max() < 2e-6
+            assert same(labels, expected)
+    # Files of another rate than it is told are left to the data set, which resamples them in the same way.
+    write(pathlib.Path(paths[2]), noise(2, 2, 6000), 8000)
+    theirs, ours, loader = both(BetweenRates(paths, A.Vol(0.5)), batch_size=3)
+    assert kind_of(loader) != "native"
+    near(ours[0], theirs[0])
+
+
+class WithoutGradients(Files):
+    def __getitem__(self, index: int) -> Any:
+        waveform, rate = torchaudio_stand_in.load(self.paths[index])
+        with torch.no_grad():
+            return self.transform(waveform), rate
+
+
+class Decorated(Files):
+    @torch.no_grad()
+    def __getitem__(self, index: int) -> Any:
+        waveform, rate = torchaudio_stand_in.load(self.paths[index])
+        return self.transform(waveform), rate
+
+
+class Inferred(Files):
+    @torch.inference_mode()
+    def made(self, waveform: Any) -> Any:
+        return self.transform(waveform)
+
+    def __getitem__(self, index: int) -> Any:
+        with torch.inference_mode(mode=True):
+            waveform, rate = torchaudio_stand_in.load(self.paths[index])
+            made = self.made(waveform)
+        return made, rate
+
+
+class TurnedOn(Files):
+    def __getitem__(self, index: int) -> Any:
+        with torch.inference_mode(False):
+            waveform, rate = torchaudio_stand_in.load(self.paths[index])
+        return waveform, rate
+
+
+class Weights(Files):
+    """What stands beside the sound would have a gradient outside of its block."""
+
+    weights: Any = torch.nn.Parameter(torch.ones(9))
+
+    def __getitem__(self, index: int) -> Any:
+        waveform, _ = torchaudio_stand_in.load(self.paths[index])
+        with torch.no_grad():
+            return waveform, self.weights[index] * 2
+
+
+@pytest.mark.parametrize("kind", [WithoutGradients, Decorated, Inferred])
+def test_code_without_gradients_is_read(tmp_path: pathlib.Path, kind: type) -> None:
+    dataset = kind(paths_of(tmp_path), A.Vol(0.5))
+    check(dataset, "native", batch_size=3)
+    check(dataset, "native", batch_size=3, shuffle=True)
+
+
+def test_blocks_that_may_have_gradients_stay_in_python(tmp_path: pathlib.Path) -> None:
+    paths = paths_of(tmp_path)
+    check(TurnedOn(paths), "Python", batch_size=3)
+    assert "gradients" in words_of(wf.feed(Stock(TurnedOn(paths), batch_size=3)))
+    loader = wf.feed(Stock(Weights(paths), batch_size=3))
+    assert kind_of(loader) == "Python", words_of(loader)
+    assert not any(weights.requires_grad for _, weights in loader)
 
 
 def test_files_of_any_rate_and_channels_are_made_alike(tmp_path: pathlib.Path) -> None:
@@ -364,7 +476,7 @@ class First(Files):
         return waveform, rate
 
 
-@pytest.mark.parametrize("kind", [Twice, Silenced, Late, First, Functional])
+@pytest.mark.parametrize("kind", [Twice, Silenced, Late, First, ByAnotherFilter])
 def test_what_depends_on_the_file_otherwise_stays_in_python(tmp_path: pathlib.Path, kind: type) -> None:
     check(kind(paths_of(tmp_path, channels=2)), "Python", batch_size=3)
 

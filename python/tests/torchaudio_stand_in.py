@@ -295,6 +295,47 @@ class MFCC(nn.Module):
         return (mels.transpose(-1, -2) @ self.dct_mat).transpose(-1, -2)
 
 
+def linear_fbanks(n_freqs: int, f_min: float, f_max: float, n_filter: int, sample_rate: int) -> Tensor:
+    bins = torch.linspace(0, sample_rate // 2, n_freqs)[:, None]
+    edges = torch.linspace(f_min, f_max, n_filter + 2)
+    rising = (bins - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - bins) / (edges[2:] - edges[1:-1])
+    return torch.minimum(rising, falling).clamp(min=0)
+
+
+class LFCC(nn.Module):
+    filter_mat: Tensor
+    dct_mat: Tensor
+
+    def __init__(
+        self,
+        sample_rate: int = 16000,
+        n_filter: int = 128,
+        f_min: float = 0.0,
+        f_max: float | None = None,
+        n_lfcc: int = 40,
+        dct_type: int = 2,
+        norm: str | None = "ortho",
+        log_lf: bool = False,
+        speckwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.sample_rate, self.n_filter, self.n_lfcc = sample_rate, n_filter, n_lfcc
+        self.f_min, self.f_max = f_min, float(sample_rate // 2) if f_max is None else f_max
+        self.dct_type, self.norm, self.log_lf, self.top_db = dct_type, norm, log_lf, 80.0
+        self.amplitude_to_DB = AmplitudeToDB("power", self.top_db)
+        self.Spectrogram = Spectrogram(**(speckwargs or {}))
+        bins = self.Spectrogram.n_fft // 2 + 1
+        bank = linear_fbanks(bins, self.f_min, self.f_max, n_filter, sample_rate)
+        self.register_buffer("filter_mat", bank)
+        self.register_buffer("dct_mat", create_dct(n_lfcc, n_filter, norm))
+
+    def forward(self, waveform: Tensor) -> Tensor:
+        bands = (self.Spectrogram(waveform).transpose(-1, -2) @ self.filter_mat).transpose(-1, -2)
+        bands = torch.log(bands + 1e-6) if self.log_lf else self.amplitude_to_DB(bands)
+        return (bands.transpose(-1, -2) @ self.dct_mat).transpose(-1, -2)
+
+
 class Resample(nn.Module):
     kernel: Tensor
 
@@ -306,6 +347,7 @@ class Resample(nn.Module):
         lowpass_filter_width: int = 6,
         rolloff: float = 0.99,
         beta: float | None = None,
+        dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__()
         self.orig_freq, self.new_freq, self.gcd = orig_freq, new_freq, math.gcd(orig_freq, new_freq)
@@ -316,8 +358,8 @@ class Resample(nn.Module):
         orig, new = orig_freq // self.gcd, new_freq // self.gcd
         cutoff = min(orig, new) * rolloff
         self.width = math.ceil(lowpass_filter_width * orig / cutoff)
-        times = torch.arange(-self.width, self.width + orig, dtype=torch.float64) / orig
-        times = (times - torch.arange(new, dtype=torch.float64)[:, None] / new) * cutoff
+        times = torch.arange(-self.width, self.width + orig, dtype=dtype) / orig
+        times = (times - torch.arange(new, dtype=dtype)[:, None] / new) * cutoff
         times = times.clamp(-lowpass_filter_width, lowpass_filter_width)
         window = torch.cos(times * torch.pi / lowpass_filter_width / 2) ** 2
         self.register_buffer("kernel", (torch.sinc(times) * window * cutoff / orig).float()[:, None])
@@ -331,8 +373,17 @@ class Resample(nn.Module):
         return made.reshape(len(waveform), -1)[:, : math.ceil(new * waveform.shape[-1] / orig)]
 
 
-def resample(waveform: Tensor, orig_freq: int, new_freq: int) -> Tensor:
-    made = Resample(orig_freq, new_freq)(waveform.reshape(-1, waveform.shape[-1]))
+def resample(
+    waveform: Tensor,
+    orig_freq: int,
+    new_freq: int,
+    lowpass_filter_width: int = 6,
+    rolloff: float = 0.99,
+    resampling_method: str = "sinc_interp_hann",
+    beta: float | None = None,
+) -> Tensor:
+    others = (resampling_method, lowpass_filter_width, rolloff, beta, waveform.dtype)
+    made = Resample(orig_freq, new_freq, *others)(waveform.reshape(-1, waveform.shape[-1]))
     return made.reshape(*waveform.shape[:-1], -1)  # type: ignore[no-any-return]
 
 
@@ -399,7 +450,7 @@ class Loudness(nn.Module):
 
 _OF_DATASETS = (SPEECHCOMMANDS, LIBRISPEECH, YESNO, _Described, _load_waveform)
 _OF_TRANSFORMS = (
-    *(Spectrogram, MelScale, MelSpectrogram, AmplitudeToDB, MFCC, Resample, Vol, Fade),
+    *(Spectrogram, MelScale, MelSpectrogram, AmplitudeToDB, MFCC, LFCC, Resample, Vol, Fade),
     *(_AxisMasking, FrequencyMasking, TimeMasking, Loudness),
 )
 
@@ -418,12 +469,12 @@ def put_in_place(monkeypatch: Any) -> Any:
     whole, datasets, transforms, functional = modules
     whole.__version__, whole.load, whole.calls = __version__, load, calls
     whole.datasets, whole.transforms, whole.functional = datasets, transforms, functional
-    functional.create_dct, functional.resample = create_dct, resample
+    functional.create_dct, functional.linear_fbanks, functional.resample = create_dct, linear_fbanks, resample
     for things, module in ((_OF_DATASETS, datasets), (_OF_TRANSFORMS, transforms)):
         for thing in things:
             _is_of(thing, module.__name__)
             setattr(module, thing.__name__, thing)
-    load.__module__ = create_dct.__module__ = resample.__module__ = "torchaudio"
+    load.__module__ = create_dct.__module__ = linear_fbanks.__module__ = resample.__module__ = "torchaudio"
     calls.clear()
     for name, module in zip(names, modules, strict=True):
         monkeypatch.setitem(sys.modules, name, module)

@@ -24,6 +24,7 @@ __all__ = [
     "Resample",
     "Speed",
     "SpeedPerturbation",
+    "Standardize",
     "TimeStretch",
     "ToMono",
     "Vad",
@@ -62,6 +63,9 @@ class Resample(_SoundTransform):
         lowpass_filter_width: Zero crossings of the sinc on either side. More are sharper and slower.
         rolloff: Share of the Nyquist frequency at which the filter ends, above 0, at most 1.
         beta: Of Kaiser's window. None is 14.769656459379492.
+        dtype: What filters are computed in: ``torch.float64``, ``torch.float32``, or the name of one. None is the
+            first, as of ``torchaudio.transforms.Resample``. ``torchaudio.functional.resample`` computes them in
+            float32, which changes values by up to 1.5e-5. Samples are float32 either way.
 
     Example:
         >>> Resample(new_freq=16_000)
@@ -75,6 +79,7 @@ class Resample(_SoundTransform):
         "lowpass_filter_width": 6,
         "rolloff": 0.99,
         "beta": None,
+        "dtype": "float64",
     }
     orig_freq: int | None
     new_freq: int
@@ -82,6 +87,7 @@ class Resample(_SoundTransform):
     lowpass_filter_width: int
     rolloff: float
     beta: float | None
+    dtype: str
 
     def __init__(
         self,
@@ -91,6 +97,8 @@ class Resample(_SoundTransform):
         lowpass_filter_width: int = 6,
         rolloff: float = 0.99,
         beta: float | None = None,
+        *,
+        dtype: Any = None,
     ) -> None:
         self._set(
             orig_freq=optional(orig_freq, "orig_freq", 1),
@@ -99,7 +107,37 @@ class Resample(_SoundTransform):
             lowpass_filter_width=check.whole(lowpass_filter_width, "lowpass_filter_width", 1),
             rolloff=real(rolloff, "rolloff"),
             beta=None if beta is None else real(beta, "beta"),
+            dtype=_precision(dtype),
         )
+
+
+def _precision(dtype: Any) -> str:
+    name = "float64" if dtype is None else str(dtype).removeprefix("torch.")
+    if name not in ("float32", "float64"):
+        raise ValueError(
+            f"dtype is {dtype!r}; it must be 'float64', 'float32', torch's dtype of one, or None"
+        )
+    return name
+
+
+class Standardize(_SoundTransform):
+    """Makes each channel's mean 0 and its variance 1: ``(x - x.mean()) / sqrt(x.var() + eps)``.
+
+    torchaudio has no such transform. Hugging Face's ``Wav2Vec2FeatureExtractor`` does this with ``do_normalize``.
+
+    Args:
+        eps: Added to the variance, above 0: silence stays 0.
+
+    Example:
+        >>> Standardize()
+        Standardize()
+    """
+
+    _defaults: ClassVar[dict[str, Any]] = {"eps": 1e-7}
+    eps: float
+
+    def __init__(self, eps: float = 1e-7) -> None:
+        self._set(eps=real(eps, "eps"))
 
 
 class Vol(_SoundTransform):

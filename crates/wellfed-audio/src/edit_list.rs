@@ -1,7 +1,8 @@
 //! Where the sound of an MP4 or M4A file begins.
 //!
 //! An AAC encoder puts frames before the sound, which its window needs. The edit list of the track says how many (ISO/IEC 14496-12,
-//! 8.6.6): its first entry begins that late in the media. ffmpeg drops them; symphonia reads the list and does not use it.
+//! 8.6.6): its first entry begins that late in the media. ffmpeg drops them; symphonia reads the list and does not use it. Files that
+//! iTunes wrote may have no list, but a text of the name `iTunSMPB` with hexadecimal numbers, of which the second is that of frames.
 
 /// What is inside of a box.
 #[derive(Clone, Copy)]
@@ -43,6 +44,11 @@ pub(crate) fn frames_before(bytes: &[u8], sample_rate: u32) -> Option<u64> {
     };
     let tracks = Content(bytes).find(b"moov")?.boxes().filter(|(kind, _)| kind == b"trak");
     let track = tracks.map(|(_, track)| track).find(is_sound)?;
+    in_list(track, sample_rate).or_else(|| in_text(Content(bytes)))
+}
+
+/// What the edit list of a track says.
+fn in_list(track: Content<'_>, sample_rate: u32) -> Option<u64> {
     let Content(list) = track.find(b"edts")?.find(b"elst")?;
     let long = *list.first()? == 1;
     let entry = if long { 20 } else { 12 };
@@ -62,6 +68,22 @@ pub(crate) fn frames_before(bytes: &[u8], sample_rate: u32) -> Option<u64> {
     let frames =
         u128::from(begin) * u128::from(sample_rate) / u128::from(std::num::NonZero::new(scale)?.get());
     u64::try_from(frames).ok()
+}
+
+/// Frames that an encoder may have put before the sound, and a few more: larger numbers are not believed, as by ffmpeg.
+const MOST_IN_TEXT: u64 = 1 << 14;
+
+/// What `iTunSMPB` says.
+fn in_text(file: Content<'_>) -> Option<u64> {
+    let Content(meta) = file.find(b"moov")?.find(b"udta")?.find(b"meta")?;
+    // `meta` and what is in an entry begin with a version and flags.
+    let entries = Content(meta.get(4..)?).find(b"ilst")?;
+    let named = |entry: &Content<'_>| entry.find(b"name").is_some_and(|n| n.0.get(4..) == Some(b"iTunSMPB"));
+    let mut own = entries.boxes().filter(|(kind, _)| kind == b"----").map(|(_, entry)| entry);
+    let Content(data) = own.find(named)?.find(b"data")?;
+    let text = std::str::from_utf8(data.get(8..)?).ok()?;
+    let frames = u64::from_str_radix(text.split_ascii_whitespace().nth(1)?, 16).ok()?;
+    (1..MOST_IN_TEXT).contains(&frames).then_some(frames)
 }
 
 #[cfg(test)]
@@ -100,6 +122,34 @@ mod tests {
         for end in 0..file.len() {
             assert!(frames_before(&file[..end], 44_100).is_none(), "{end}");
         }
+    }
+
+    /// A file of a track, with what iTunes says of it.
+    fn with_text(track: &[u8], name: &[u8], text: &str) -> Vec<u8> {
+        let own = |kind, content: &[u8]| made(kind, &[&[0; 4], content].concat());
+        let mean = own(b"mean", b"com.apple.iTunes");
+        let entry = [mean, own(b"name", name), own(b"data", &[&[0; 4], text.as_bytes()].concat())].concat();
+        let list = made(b"ilst", &[made(b"\xa9too", b"x"), made(b"----", &entry)].concat());
+        let user = made(b"udta", &made(b"meta", &[&[0; 4], &list[..]].concat()));
+        made(b"moov", &[track, &user].concat())
+    }
+
+    #[test]
+    fn without_a_list_the_text_of_itunes_says_it() {
+        let bare = made(b"trak", &made(b"mdia", &made(b"hdlr", b"\0\0\0\0\0\0\0\0soun")));
+        let text = " 00000000 00000840 000001CA 00000000003F31F6";
+        let file = with_text(&bare, b"iTunSMPB", text);
+        assert_eq!(frames_before(&file, 44_100), Some(0x840));
+        for end in 0..file.len() {
+            assert!(frames_before(&file[..end], 44_100).is_none(), "{end}");
+        }
+        assert_eq!(frames_before(&with_text(&bare, b"iTunNORM", text), 44_100), None);
+        for other in ["", " 0", " 0 x", " 0 0 1", " 0 4000 1", " 0 FFFFFFFFFFFFFFFFF 1"] {
+            assert_eq!(frames_before(&with_text(&bare, b"iTunSMPB", other), 44_100), None, "{other}");
+        }
+        // The list is what is played by.
+        let both = with_text(&track(b"soun", &[1024], 44_100), b"iTunSMPB", text);
+        assert_eq!(frames_before(&both, 44_100), Some(1024));
     }
 
     #[test]

@@ -32,6 +32,17 @@ pub fn vol(samples: &mut [f32], gain: Gain) {
     samples.iter_mut().for_each(|sample| *sample = (*sample * factor).clamp(-1.0, 1.0));
 }
 
+/// Takes its mean from a signal, and divides it by the root of its variance and `eps`: `zero_mean_unit_var_norm` of Hugging Face's
+/// `Wav2Vec2FeatureExtractor`, whose `eps` is 1e-7.
+pub fn standardize(samples: &mut [f32], eps: f32) {
+    // In float64, which is nearer to the true sums than the float32 of NumPy, that adds in blocks.
+    let len = samples.len() as f64;
+    let mean = samples.iter().map(|sample| f64::from(*sample)).sum::<f64>() / len;
+    let squares = samples.iter().map(|sample| (f64::from(*sample) - mean).powi(2)).sum::<f64>();
+    let (mean, deviation) = (mean as f32, ((squares / len) as f32 + eps).sqrt());
+    samples.iter_mut().for_each(|sample| *sample = (*sample - mean) / deviation);
+}
+
 /// The curve of a fade: `torchaudio.transforms.Fade`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are torchaudio's")]
@@ -137,6 +148,17 @@ pub fn mu_law_decode(numbers: &[i64], quantization_channels: u32) -> impl Iterat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_is_standardized() {
+        let mut samples = [1.0, 3.0, 1.0, 3.0];
+        standardize(&mut samples, 3.0);
+        assert_eq!(samples, [-0.5, 0.5, -0.5, 0.5]);
+        let mut silence = [0.25; 3];
+        standardize(&mut silence, 1e-7);
+        assert_eq!(silence, [0.0; 3]);
+        standardize(&mut [], 1e-7);
+    }
 
     #[test]
     fn gains_are_cut_off() {

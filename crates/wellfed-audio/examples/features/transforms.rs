@@ -246,6 +246,7 @@ fn resample(request: &Request) -> Answer<Work> {
         lowpass_filter_width: request.or("lowpass_filter_width", default.lowpass_filter_width)?,
         rolloff: request.or("rolloff", default.rolloff)?,
         method,
+        single: request.or("single", default.single)?,
     };
     let resample = Resample::new(request.or("from", 16_000)?, request.or("to", 16_000)?, options)?;
     let mut padded = Vec::new();

@@ -109,8 +109,8 @@ pub use action::{Action, EraseValue, Noise, Patch};
 pub use audio::{
     AddNoise, AmplitudeToDB, Convolve, Fade, FrequencyMasking, KaldiFbank, KaldiMFCC, LFCC, MFCC, MelScale,
     MelSpectrogram, MuLawDecoding, MuLawEncoding, PadOrTrim, PitchShift, RandomSegment, Resample,
-    SpecAugment, Spectrogram, Speed, SpeedPerturbation, TimeFirst, TimeMasking, TimeStretch, ToMono, Vad,
-    Vol, WhisperLogMel,
+    SpecAugment, Spectrogram, Speed, SpeedPerturbation, Standardize, TimeFirst, TimeMasking, TimeStretch,
+    ToMono, Vad, Vol, WhisperLogMel,
 };
 pub use aug_mix::{AugMix, Version};
 pub use augment::Thresholds;
@@ -608,6 +608,7 @@ transforms! {
     Spectrogram,
     Speed,
     SpeedPerturbation,
+    Standardize,
     TimeFirst,
     TimeMasking,
     TimeStretch,

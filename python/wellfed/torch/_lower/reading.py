@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from . import beside, calculating, drawn, extractors, frames, lmdbs, questions, sounds, vocabulary
+from . import beside, calculating, drawn, extractors, frames, gradients, lmdbs, questions, sounds, vocabulary
 from .extractors import is_extractor
 from .processors import is_processor, settings
 from .unknown import UnknownError
@@ -195,6 +195,8 @@ class Reader:
                 return self._branch(test, body, orelse)
             case ast.With(items=items, body=body):
                 for item in items:
+                    if gradients.is_block(item, self._value, self.names):
+                        continue
                     entered = self._value(item.context_expr)
                     if not vocabulary.is_opened(entered):
                         raise UnknownError("a with statement of something else than a file")
@@ -975,13 +977,11 @@ class Reader:
             same = not others and vocabulary.keeps(function)
             return Row(text, given.rows if same and isinstance(given, Row) else None, cells)
         pictures = [value for value in (*arguments, *named.values()) if isinstance(value, Picture | Sound)]
-        if isinstance(function, MethodType) and type(function.__func__) is FunctionType:
+        plain, first = function, []
+        if isinstance(function, MethodType):
             plain, first = function.__func__, [Known(function.__self__)]
-        elif type(function) is FunctionType:
-            plain, first = function, []
-        else:
-            plain, first = None, []
-        if plain is not None and not vocabulary.is_library(plain):
+        plain = gradients.undecorated(plain, self._looked_up, self.names)
+        if type(plain) is FunctionType and not vocabulary.is_library(plain):
             try:
                 return self._run(plain, [*first, *arguments], named)
             except UnknownError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from .values import Group, Known, Row, Sound, Value
 __all__ = [
     "FORMATS",
     "SEVERAL",
+    "ByFunction",
     "Mean",
     "Mono",
     "Resampler",
@@ -39,6 +41,7 @@ __all__ = [
     "method",
     "rate_of",
     "resampled",
+    "resampled_by_function",
     "resampler",
     "source_of_sounds",
     "unread",
@@ -195,12 +198,39 @@ class Mean:
 
 @dataclass(frozen=True)
 class ToRate:
-    """Torchaudio's resampling to a rate, from that of each file. Only the engine does it, right behind its decoder."""
+    """Torchaudio's resampling to a rate, from that of each file. Only the engine does it, right behind its decoder.
+
+    Attributes:
+        new: The rate, Hz.
+        given: Parameters of the filter, by the names of `wellfed.transforms.Resample`.
+    """
 
     new: int
+    given: tuple[tuple[str, Any], ...] = ()
 
     def __repr__(self) -> str:
         return f"resample to {self.new} Hz"
+
+
+@dataclass(frozen=True)
+class ByFunction:
+    """``torchaudio.functional.resample`` between rates that are the same for all samples.
+
+    Attributes:
+        old: The rate that sounds are taken to have, Hz.
+        new: The rate that they get.
+        given: Parameters of the filter, by their names.
+    """
+
+    old: int
+    new: int
+    given: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self, waveform: Any) -> Any:
+        return sys.modules["torchaudio.functional"].resample(waveform, self.old, self.new, **dict(self.given))
+
+    def __repr__(self) -> str:
+        return f"functional.resample({self.old}, {self.new})"
 
 
 @dataclass(frozen=True)
@@ -241,7 +271,7 @@ def mean(arguments: list[Value], named: dict[str, Value]) -> Value | None:
     return method(arguments[0], "mean", arguments[1:], named)
 
 
-def resampled(sound: Sound, rate: Value, new: Value) -> Sound:
+def resampled(sound: Sound, rate: Value, new: Value, given: tuple[tuple[str, Any], ...] = ()) -> Sound:
     """A sound that is resampled from the rate of its file.
 
     Raises:
@@ -252,14 +282,44 @@ def resampled(sound: Sound, rate: Value, new: Value) -> Sound:
         raise UnknownError("resamples a sound from a rate that is not known to be that of its file")
     if type(new.value) is not int or new.value < 1:
         raise UnknownError("resamples a sound to a rate that is no whole number")
-    return sound.after(ToRate(new.value))
+    return sound.after(ToRate(new.value, given))
+
+
+def resampled_by_function(arguments: list[Value], named: dict[str, Value]) -> Value | None:
+    """``torchaudio.functional.resample(waveform, rate, new)``, whose filters are of float32, unlike the transform's.
+
+    Raises:
+        UnknownError: It is called on something that is not known.
+    """
+    names = ("waveform", "orig_freq", "new_freq", *_OF_FILTER)
+    given = dict(zip(names, arguments, strict=False))
+    if len(arguments) > len(names) or set(given) & set(named):
+        return None
+    given |= named
+    sound, rate, new = (given.pop(name, None) for name in names[:3])
+    if not isinstance(sound, Sound) or rate is None or new is None or set(given) - set(_OF_FILTER):
+        return None
+    filters = tuple((name, value.value) for name, value in given.items() if isinstance(value, Known))
+    if len(filters) < len(given) or not all(type(value) in _OF_FILTER[name] for name, value in filters):
+        raise UnknownError("resamples a sound by a filter that is not known")
+    if not isinstance(rate, Known):
+        return resampled(sound, rate, new, (*filters, ("dtype", "float32")))
+    if not isinstance(new, Known) or type(rate.value) is not int or type(new.value) is not int:
+        raise UnknownError("resamples a sound to a rate that is no whole number")
+    return sound.after(ByFunction(rate.value, new.value, filters))
+
+
+_OF_FILTER: dict[str, tuple[type, ...]] = {
+    "lowpass_filter_width": (int,),
+    "rolloff": (float,),
+    "resampling_method": (str,),
+    "beta": (float, type(None)),
+}
+"""Parameters of a filter in their order, and of what types they are known."""
 
 
 def resampler(arguments: list[Value], named: dict[str, Value]) -> Value | None:
-    """``torchaudio.transforms.Resample(rate, new)`` for the rate of a file.
-
-    The function of torchaudio is not known: its filters are of float32, and up to 1.5e-5 from the transform's.
-    """
+    """``torchaudio.transforms.Resample(rate, new)`` for the rate of a file."""
     given = {**dict(zip(("orig_freq", "new_freq"), arguments, strict=False)), **named}
     rate, new = given.get("orig_freq"), given.get("new_freq")
     if len(arguments) > 2 or len(given) != 2 or not isinstance(rate, Row) or not isinstance(new, Known):
@@ -335,7 +395,8 @@ def _settled(
         now = after.get(name)
         same = now is value
         if isinstance(value, Sound):
-            same = same or now == value.after(ToRate(new))
+            last = now.steps[-1] if isinstance(now, Sound) and now.steps else None
+            same = same or (isinstance(last, ToRate) and last.new == new and now == value.after(last))
         elif value == rate:
             same = same or now == Known(new)
         if not same or now is None:

@@ -21,7 +21,7 @@ from wellfed._accelerate.listening import unheard
 
 from .extractors import Extracted, lower_extracted
 from .forms import Form, RefusalError, is_stock
-from .sounds import SEVERAL, Mean, Mono, ToRate
+from .sounds import SEVERAL, ByFunction, Mean, Mono, ToRate
 
 __all__ = ["is_sound", "lower_sound"]
 
@@ -52,7 +52,12 @@ def lower_sound(leaf: Any, form: Form) -> Step:
             raise RefusalError(f"stands on {form}")
         return [T.ToMono(leaf.keepdim)], form.turned("waveform" if leaf.keepdim else "mono"), ""
     if isinstance(leaf, ToRate):
-        return [T.Resample(None, leaf.new)], replace(form, rate=leaf.new), ""
+        return [_resampling(None, leaf.new, leaf.given)], replace(form, rate=leaf.new), ""
+    if isinstance(leaf, ByFunction):
+        _waveform(form)
+        _check_rate(form, leaf.old, "orig_freq")
+        given = (*leaf.given, ("dtype", "float32"))
+        return [_resampling(leaf.old, leaf.new, given)], replace(form, rate=leaf.new), ""
     if isinstance(leaf, Extracted):
         return lower_extracted(leaf, form)
     handler = _HANDLERS.get(_known_name(leaf))
@@ -62,6 +67,13 @@ def lower_sound(leaf: Any, form: Form) -> Step:
     try:
         return handler(leaf, form)
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise RefusalError(str(getattr(error, "message", error)).partition("\n")[0]) from None
+
+
+def _resampling(old: int | None, new: int, given: tuple[tuple[str, Any], ...]) -> T.Transform:
+    try:
+        return T.Resample(old, new, **dict(given))
+    except (TypeError, ValueError) as error:
         raise RefusalError(str(getattr(error, "message", error)).partition("\n")[0]) from None
 
 
@@ -267,6 +279,26 @@ def _mfcc(t: Any, form: Form) -> Step:
     return [made], form.turned("spectrum"), ""
 
 
+def _lfcc(t: Any, form: Form) -> Step:
+    parameters = _of_spectrogram(t.Spectrogram)
+    if t.Spectrogram.onesided is not True:
+        raise RefusalError("its spectrum has both halves", "onesided=True")
+    if type(t.sample_rate) is not int or not _is_number(t.f_min) or not _is_number(t.f_max):
+        raise RefusalError("its frequencies are no plain numbers", "a whole number as sample_rate")
+    _waveform(form, t.sample_rate)
+    _decibels(t.amplitude_to_DB, "power", 80.0)
+    functional = sys.modules["torchaudio.functional"]
+    bins = t.Spectrogram.n_fft // 2 + 1
+    for name, fresh in (
+        ("filter_mat", functional.linear_fbanks(bins, t.f_min, t.f_max, t.n_filter, t.sample_rate)),
+        ("dct_mat", functional.create_dct(t.n_lfcc, t.n_filter, t.norm)),
+    ):
+        if not _equal(t._buffers[name], fresh):
+            raise RefusalError(f"its {name} was changed", _LIBRARY)
+    given = (t.sample_rate, t.n_filter, t.f_min, t.f_max, t.n_lfcc, t.dct_type, t.norm, t.log_lf)
+    return [T.LFCC(*given, speckwargs=parameters)], form.turned("spectrum"), ""
+
+
 def _vol(t: Any, form: Form) -> Step:
     _waveform(form)
     return [T.Vol(t.gain, t.gain_type)], form, ""
@@ -295,6 +327,7 @@ _HANDLERS: dict[str, Callable[[Any, Form], Step]] = {
     "MelSpectrogram": _mel_spectrogram,
     "AmplitudeToDB": _amplitude_to_db,
     "MFCC": _mfcc,
+    "LFCC": _lfcc,
     "Vol": _vol,
     "Fade": _fade,
     "FrequencyMasking": _masking(lambda t: T.FrequencyMasking(t.mask_param), 1),

@@ -561,6 +561,8 @@ class Namespace:
         }
         self._places: dict[int, str] = {}
         self._variables = 0
+        self.check: Callable[[Any], Any] | None = None
+        """What is called on each value; None for nothing."""
 
     def name(self, value: Any) -> str:
         """A name for an object."""
@@ -613,7 +615,8 @@ class Namespace:
     def function(self, text: str) -> Callable[[int], Any]:
         """What evaluates an expression for an index."""
         made: Callable[[int], Any] = eval(compile(f"lambda index: {text}", "<row>", "eval"), self.names)
-        return made
+        check = self.check
+        return made if check is None else lambda index: check(made(index))
 
     def of_batch(self, text: str) -> Callable[[list[int]], Any]:
         """What evaluates an expression for the indices of a batch."""

@@ -482,6 +482,7 @@ def functions(text: Callable[[Value], str | None]) -> dict[int, _Handler]:
         ("torchvision.tv_tensors", "BoundingBoxes", _boxes(text)),
         ("torchaudio", "load", of_sounds.loaded(text)),
         ("torchaudio.transforms", "Resample", of_sounds.resampler),
+        ("torchaudio.functional", "resample", of_sounds.resampled_by_function),
         ("torch", "mean", of_sounds.mean),
     )
     for module, name, handler in (*_KNOWN, *with_text):

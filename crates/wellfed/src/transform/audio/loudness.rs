@@ -1,4 +1,4 @@
-//! `Vol` and `Fade`: how loud a sound is.
+//! `Vol`, `Fade` and `Standardize`: how loud a sound is.
 
 use std::{fmt, sync::Arc};
 
@@ -154,9 +154,62 @@ impl AudioKernel for Fade {
     }
 }
 
+/// Takes the mean of each channel from it, and divides it by its standard deviation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Standardize {
+    /// Added to the variance, so that silence is not divided by 0. Default: 1e-7.
+    eps: f32,
+}
+
+impl Default for Standardize {
+    fn default() -> Self {
+        Self { eps: 1e-7 }
+    }
+}
+
+impl fmt::Display for Standardize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Repr::new(f, "Standardize").field("eps", self.eps).finish()
+    }
+}
+
+impl AudioOperation for Standardize {
+    fn kernel(&self, _rate: u32) -> Result<Arc<dyn AudioKernel>> {
+        if !self.eps.is_finite() || self.eps <= 0.0 {
+            return Err(Error::config(format!("eps is {}; must be finite and above 0", self.eps)));
+        }
+        Ok(Arc::new(*self))
+    }
+}
+
+impl AudioKernel for Standardize {
+    fn becomes(&self, shape: SoundShape) -> Result<SoundShape> {
+        shape.waveform()
+    }
+
+    fn run(&self, sound: &mut Sound, _rng: &mut Rng) -> Result<()> {
+        // Of a sound without frames there are no channels either.
+        let frames = sound.frames().max(1);
+        for channel in sound.values.chunks_exact_mut(frames) {
+            effects::standardize(channel, self.eps);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
+
+    #[test]
+    fn channels_are_standardized_each_by_itself() {
+        let made = run(&Standardize { eps: 3.0 }, sound(&[&[1.0, 3.0], &[-1.0, -1.0]], 8)).unwrap();
+        assert_eq!(made.values, [-0.5, 0.5, 0.0, 0.0]);
+        assert!(run(&Standardize::default(), sound(&[&[]], 8)).unwrap().values.is_empty());
+        let error = AudioOperation::check(&Standardize { eps: 0.0 }).unwrap_err();
+        assert_eq!(error.message(), "eps is 0; must be finite and above 0");
+    }
 
     #[test]
     fn every_channel_gets_louder_and_fades() {

@@ -38,7 +38,7 @@ pub use convolve::Convolve;
 pub use decibels::AmplitudeToDB;
 pub use kaldi::{KaldiFbank, KaldiMFCC};
 pub use length::{PadOrTrim, RandomSegment};
-pub use loudness::{Fade, Vol};
+pub use loudness::{Fade, Standardize, Vol};
 pub use masking::{FrequencyMasking, TimeMasking};
 pub use mel_scale::MelScale;
 pub use mel_spectrogram::MelSpectrogram;
@@ -411,6 +411,7 @@ operations! {
     Spectrogram,
     Speed,
     SpeedPerturbation,
+    Standardize,
     TimeFirst,
     TimeMasking,
     TimeStretch,

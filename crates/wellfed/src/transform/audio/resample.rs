@@ -17,6 +17,18 @@ enum Method {
     SincInterpKaiser,
 }
 
+/// What coefficients are computed in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Precision {
+    /// As `torchaudio.functional.resample` does.
+    #[serde(rename = "float32")]
+    Single,
+    /// As `torchaudio.transforms.Resample` does by default; rounded to float32 then.
+    #[default]
+    #[serde(rename = "float64")]
+    Double,
+}
+
 /// Changes a waveform's sample rate, with torchaudio's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,6 +45,8 @@ pub struct Resample {
     rolloff: f64,
     /// Of Kaiser's window.
     beta: Option<f64>,
+    /// What coefficients are computed in. Default: float64.
+    dtype: Precision,
 }
 
 impl Default for Resample {
@@ -44,6 +58,7 @@ impl Default for Resample {
             lowpass_filter_width: 6,
             rolloff: 0.99,
             beta: None,
+            dtype: Precision::default(),
         }
     }
 }
@@ -60,7 +75,8 @@ impl Resample {
             Method::SincInterpKaiser => ResamplingMethod::SincInterpKaiser(self.beta.unwrap_or(KAISER_BETA)),
         };
         let (lowpass_filter_width, rolloff) = (self.lowpass_filter_width, self.rolloff);
-        let options = ResampleOptions { lowpass_filter_width, rolloff, method };
+        let single = self.dtype == Precision::Single;
+        let options = ResampleOptions { lowpass_filter_width, rolloff, method, single };
         wellfed_audio::Resample::new(rate, self.new_freq, options).map_err(refused)
     }
 }

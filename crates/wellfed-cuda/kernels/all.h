@@ -4,3 +4,4 @@
 #include "jpeg.cu"
 #include "resample.cu"
 #include "augment.cu"
+#include "area.cu"

@@ -64,6 +64,9 @@ kernels!(
     augment_plain,
     augment_copy,
     augment_axes,
+    augment_across,
+    augment_down,
+    augment_affine,
 );
 
 impl Kernel {

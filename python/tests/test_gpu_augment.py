@@ -60,6 +60,13 @@ def on_bytes(draw: random.Random) -> T.Transform:
         T.RandomAutocontrast,
         T.RandomEqualize,
         lambda: T.RandomErasing(0.8, value=200),
+        lambda: T.GaussianBlur((2 * draw.randint(0, 2) + 1, 2 * draw.randint(0, 3) + 1), (0.2, 3)),
+        lambda: T.RandomRotation(40, draw.choice(["nearest", "bilinear", "bicubic"]), fill=draw.randint(0, 255)),
+        lambda: T.RandomAffine(
+            20, (0.2, 0.1), (0.7, 1.4), 8, draw.choice(["nearest", "bilinear", "bicubic"])
+        ),
+        lambda: T.RandomAffine(0, (0.2, 0.1), (0.7, 1.4)),
+        lambda: T.RandomApply([T.GaussianBlur(3), T.RandomRotation((90, 90))], 0.5),
         lambda: T.RandomApply([T.ColorJitter(0.8, 0.8), T.RandomInvert(1)], 0.6),
     ]
     return draw.choice(choices)()
@@ -228,8 +235,8 @@ def test_the_memory_format_is_that_of_the_images_or_what_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("chain", "stage"),
     [
-        (T.GaussianBlur(3), "GaussianBlur"),
-        ([T.Resize(8), T.RandomRotation(20)], "RandomRotation"),
+        (T.RandomAdjustSharpness(2, 1), "RandomAdjustSharpness"),
+        ([T.Resize((64, 64)), T.ElasticTransform()], "ElasticTransform"),
         (T.JPEG(50), "JPEG"),
         (T.FiveCrop(8), "FiveCrop"),
         ([T.ToTensor(), T.CenterCrop(8)], "CenterCrop"),

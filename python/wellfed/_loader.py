@@ -484,7 +484,7 @@ def _with_left(native: _native.Loader, build: Callable[[list[Any]], Any]) -> Cal
     def of(column: Any, recipe: Recipe | None) -> Any:
         if recipe is None:
             return column
-        return LeftImages(convert(column.values), convert(column.offsets), recipe)
+        return LeftImages(convert(column.values), convert(column.offsets), recipe, column.blends)
 
     return lambda columns: build([of(*pair) for pair in zip(columns, recipes)])
 

@@ -5,3 +5,4 @@
 #include "resample.cu"
 #include "augment.cu"
 #include "area.cu"
+#include "mix.cu"

@@ -67,6 +67,8 @@ kernels!(
     augment_across,
     augment_down,
     augment_affine,
+    mix_sum,
+    mix_box,
 );
 
 impl Kernel {

@@ -4,6 +4,8 @@
 //! Images of 1 or 3 channels. [`Recipe::run`] does it with the kernels of this crate: it is what other kernels are
 //! compared with.
 
+mod code;
+
 use crate::{
     affine::{Sampling, affine},
     blur::{BlurError, gaussian_blur},

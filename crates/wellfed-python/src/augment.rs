@@ -161,7 +161,7 @@ impl Augmentation {
 /// A batch, ready to run once its memory is there.
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct AugmentPlan {
-    plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 #[pymethods]

@@ -12,15 +12,22 @@ use std::{
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use wellfed::ErrorKind;
 use wellfed_cuda::{
+    augment::Output,
     device::Device,
     finish::{Encoded, Places, Plan, Shape},
+    mix::{Blend, Images},
     module::Module,
     nvjpeg::{self, Nvjpeg, Planes},
     place::Place,
     stream::{Event, Stream},
 };
 
-use crate::enter;
+use wellfed_kernels::{
+    image::{Dtype, Layout},
+    points::PointMap,
+};
+
+use crate::{augment::AugmentPlan, enter};
 
 /// How a batch is finished.
 #[pyclass(frozen, module = "wellfed._native")]
@@ -168,6 +175,47 @@ pub(crate) fn run<T: Send>(
     done.map_err(|error| failed.map_or(error, PyRuntimeError::new_err))
 }
 
+/// Mixes finished images at `address`, `count` of `size` (channels, height, width), in the order of stream `stream` of CUDA
+/// device `device`, or before this returns on the host: `lam` and `corners` are those of a blend.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "what a batch is and where it lies")]
+pub(crate) fn mix_images(
+    py: Python<'_>,
+    device: Option<u32>,
+    stream: u64,
+    address: u64,
+    count: usize,
+    size: [usize; 3],
+    dtype: &str,
+    channels_first: bool,
+    lam: f64,
+    corners: Option<[usize; 4]>,
+) -> PyResult<()> {
+    let dtype = element(dtype)
+        .ok_or_else(|| PyRuntimeError::new_err(format!("images of {dtype} are not mixed on devices")))?;
+    let layout = if channels_first { Layout::Chw } else { Layout::Hwc };
+    let blend = corners.map_or(Blend::Sum(lam), Blend::Box);
+    run(py, || {
+        let place = place(device, stream)?;
+        let Some(launch) = (Images { address, count, size, dtype, layout }).launch(blend)? else {
+            return Ok(());
+        };
+        // SAFETY: the caller holds so many images there.
+        unsafe { place.launch(launch.name, launch.grid, launch.threads, &launch.args) }
+    })
+}
+
+/// The type of this name, if images may be of it.
+fn element(dtype: &str) -> Option<Dtype> {
+    match dtype {
+        "uint8" => Some(Dtype::U8),
+        "float16" => Some(Dtype::F16),
+        "bfloat16" => Some(Dtype::Bf16),
+        "float32" => Some(Dtype::F32),
+        _ => None,
+    }
+}
+
 #[pymethods]
 impl FinishPlan {
     /// Plans a batch of `count` records, `nbytes` at `records`, whose offsets are at `offsets`: both are the host's memory,
@@ -202,6 +250,41 @@ impl FinishPlan {
     #[getter]
     fn scratch(&self) -> u64 {
         self.plan.scratch()
+    }
+
+    /// Channels, rows and columns of 8-bit images in between, where more follows for images that end with so many
+    /// `channels`: then [`FinishPlan::run`] makes those.
+    fn between(&self, channels: usize) -> Option<[usize; 3]> {
+        self.plan.between(channels)
+    }
+
+    /// Plans what follows: from images in between at `address` to finished ones at `output`, of `size` (channels, height,
+    /// width) and elements by `table`, of 256 numbers of 32 bits a channel.
+    #[allow(clippy::too_many_arguments, reason = "what a batch is and where it lies")]
+    fn after(
+        &self,
+        address: u64,
+        output: u64,
+        size: [usize; 3],
+        dtype: &str,
+        channels_first: bool,
+        table: &[u8],
+    ) -> PyResult<AugmentPlan> {
+        let [channels, height, width] = size;
+        let (words, rest) = table.as_chunks::<4>();
+        let words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+        let map = element(dtype)
+            .filter(|_| rest.is_empty())
+            .and_then(|dtype| PointMap::of_bits(dtype, &words))
+            .filter(|map| map.channels() == channels)
+            .ok_or_else(|| {
+                let bytes = table.len();
+                PyRuntimeError::new_err(format!("a table of {bytes} bytes for {channels} channels"))
+            })?;
+        let layout = if channels_first { Layout::Chw } else { Layout::Hwc };
+        let output = Output { address: output, map: &map, layout, height, width };
+        let plan = self.plan.after(address, output).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        Ok(AugmentPlan { plan })
     }
 
     /// Submits the work to a stream of CUDA device `device`; None is the host, where it is done when this returns.

@@ -25,8 +25,8 @@ class Augment:
     """Runs transforms on batches of images, with draws of its own for each image.
 
     A batch is transformed where it lies: on a CUDA device by a few launches in the current stream, without waiting for
-    it; on the CPU by the engine. Both give the same bits. Transforms that have no kernel on a device (rotations, blurs,
-    `JPEG` and the like) are refused on both, with a hint: run those in the ``map()`` of the data set.
+    it; on the CPU by the engine. Both give the same bits. Transforms that have no kernel on a device (sharpness,
+    `ElasticTransform`, `JPEG` and the like) are refused on both, with a hint: run those in the ``map()`` of the data set.
 
     Args:
         transform: A `wellfed.transforms.Transform`, or several one after the other.
@@ -159,10 +159,13 @@ def _submit(
     made: _native.Augmentation, images: torch.Tensor, numbers: list[int], epoch: int, out: torch.Tensor
 ) -> None:
     """Submits the kernels for `images` to the current stream of their device."""
-    device = images.device
+    submit(made.plan(numbers, epoch, images.data_ptr(), list(images.stride()), out.data_ptr()), images.device)
+
+
+def submit(plan: _native.AugmentPlan, device: torch.device) -> None:
+    """Submits the launches of a plan to the current stream of the device that its images are on."""
     on_cuda = device.type == "cuda"
     # On a device memory comes at multiples of 512, and in the host's at multiples of 64.
-    plan = made.plan(numbers, epoch, images.data_ptr(), list(images.stride()), out.data_ptr())
     memory = torch.empty(plan.memory, dtype=torch.uint8, device=device)
     scratch = torch.empty(plan.scratch, dtype=torch.uint8, device=device)
     # Pinned memory goes back to torch's cache, which gives it again once the copy is done.
@@ -171,4 +174,5 @@ def _submit(
     if on_cuda:
         memory[: plan.copied].copy_(given, non_blocking=True)
     stream = torch.cuda.current_stream(device).cuda_stream if on_cuda else 0
-    plan.run(device.index if on_cuda else None, stream, memory.data_ptr(), scratch.data_ptr())
+    index = torch.cuda.current_device() if on_cuda and device.index is None else device.index
+    plan.run(index if on_cuda else None, stream, memory.data_ptr(), scratch.data_ptr())

@@ -220,6 +220,25 @@ def test_explain_says_what_is_left(photos: str) -> None:
     assert "decode (all but Huffman codes) + RandomResizedCrop -> batch, on the device" in text
 
 
+@pytest.mark.usefixtures("epochs_not_counted")
+def test_it_is_counted_who_decodes(photos: str) -> None:
+    dataset = wf.image_folder(photos).map(T.RandomResizedCrop(16)).batch(5)
+    for kind, cpu, device in [("resize", 24, 0), ("decode", 2, 22)]:
+        left = loader_of(dataset, kind)
+        assert left.stats()["decoded"] == {"cpu": 0, "device": 0, "nvjpeg": 0}
+        for images, _ in left:
+            images.to("cpu")
+        # A PNG, and the inks of a CMYK file, are the CPU's.
+        assert left.stats()["decoded"] == {"cpu": cpu, "device": device, "nvjpeg": 0}
+        said = f"images decoded by the CPU {cpu}, by the device's kernels {device}, by nvJPEG 0"
+        assert said in left.explain(analyze=True)
+        assert said not in left.explain()
+    plain = dataset.torch()
+    next(iter(plain))
+    assert "decoded" not in plain.stats()
+    assert "decoded by" not in plain.explain(analyze=True)
+
+
 def test_wrong_use_is_told() -> None:
     dataset = wf.from_tensor_slices(np.zeros((4, 2), np.uint8)).batch(2)
     with pytest.raises(ValueError, match="on_device is 'gpu'; it is one of"):

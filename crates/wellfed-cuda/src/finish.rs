@@ -114,6 +114,18 @@ struct Follows {
 pub struct Plan {
     chunks: Vec<Chunk>,
     follows: Vec<Follows>,
+    decoded: Decoded,
+}
+
+/// Who decodes the images of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decoded {
+    /// The host did, or they were pixels from the start.
+    pub host: usize,
+    /// The kernels do, from coefficients or Huffman codes.
+    pub device: usize,
+    /// nvJPEG is asked to.
+    pub nvjpeg: usize,
 }
 
 impl Plan {
@@ -125,6 +137,7 @@ impl Plan {
     pub fn new(records: &mut [u8], offsets: &[i64], limit: u64) -> Result<Self> {
         let mut chunks: Vec<Chunk> = Vec::new();
         let mut follows = Vec::new();
+        let mut decoded = Decoded::default();
         for (n, pair) in offsets.windows(2).enumerate() {
             let range = usize::try_from(pair[0]).ok().zip(usize::try_from(pair[1]).ok());
             let record = range
@@ -156,6 +169,11 @@ impl Plan {
             chunk.count += 1;
             image.write(record);
             let coefficients = matches!(image.kind, kind::COEFFICIENTS | kind::PACKED | kind::HUFFMAN);
+            match image.kind {
+                kind::PIXELS => decoded.host += 1,
+                kind::JPEG => decoded.nvjpeg += 1,
+                _ => decoded.device += 1,
+            }
             if image.kind == kind::JPEG {
                 chunk.encoded.push(encoded(&image, n, pair[0] as usize)?);
             }
@@ -174,7 +192,7 @@ impl Plan {
             chunk.middle = chunk.middle.max(fours(height, width));
             chunk.pixels = chunk.pixels.max(fours(u64::from(image.out_height), u64::from(image.out_width)));
         }
-        Ok(Self { chunks, follows })
+        Ok(Self { chunks, follows, decoded })
     }
 
     /// Channels, rows and columns of the 8-bit images in between, where recipes follow: those of the largest. Finished
@@ -217,6 +235,11 @@ impl Plan {
     /// Bytes of scratch memory.
     pub fn scratch(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.scratch).max().unwrap_or(0)
+    }
+
+    /// Who decodes its images.
+    pub fn decoded(&self) -> Decoded {
+        self.decoded
     }
 
     /// Whether some images are JPEGs that are to be decoded first.

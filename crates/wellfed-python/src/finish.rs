@@ -14,7 +14,7 @@ use wellfed::ErrorKind;
 use wellfed_cuda::{
     augment::Output,
     device::Device,
-    finish::{Encoded, Places, Plan, Shape},
+    finish::{Decoded, Encoded, Places, Plan, Shape},
     mix::{Blend, Images},
     module::Module,
     nvjpeg::{self, Nvjpeg, Planes},
@@ -123,14 +123,14 @@ fn with_session<T>(
     done
 }
 
-/// Has nvJPEG decode JPEGs among `records` into the scratch memory, and the CPU those that it does not take.
+/// Has nvJPEG decode JPEGs among `records` into the scratch memory, and the CPU those that it does not take: how many.
 fn decode(
     encoded: &[Encoded],
     records: &[u8],
     scratch: u64,
     ordinal: u32,
     stream: &Stream,
-) -> wellfed_cuda::Result<()> {
+) -> wellfed_cuda::Result<usize> {
     let jpegs: Vec<&[u8]> = encoded.iter().map(|one| &records[one.bytes.clone()]).collect();
     let planes: Vec<Planes> = encoded
         .iter()
@@ -147,7 +147,7 @@ fn decode(
     with_session(ordinal, stream, |session| {
         // SAFETY: the plan laid the planes out in the scratch memory, and the caller keeps it and the records until its
         // stream has passed.
-        unsafe { nvjpeg::decode_all(session, &jpegs, &planes, stream) }.map(drop)
+        unsafe { nvjpeg::decode_all(session, &jpegs, &planes, stream) }
     })
 }
 
@@ -252,6 +252,13 @@ impl FinishPlan {
         self.plan.scratch()
     }
 
+    /// Images that the host decoded or that were pixels, that the kernels decode, and that nvJPEG is asked to.
+    #[getter]
+    fn decoded(&self) -> (usize, usize, usize) {
+        let Decoded { host, device, nvjpeg } = self.plan.decoded();
+        (host, device, nvjpeg)
+    }
+
     /// Channels, rows and columns of 8-bit images in between, where more follows for images that end with so many
     /// `channels`: then [`FinishPlan::run`] makes those.
     fn between(&self, channels: usize) -> Option<[usize; 3]> {
@@ -287,7 +294,8 @@ impl FinishPlan {
         Ok(AugmentPlan { plan })
     }
 
-    /// Submits the work to a stream of CUDA device `device`; None is the host, where it is done when this returns.
+    /// Submits the work to a stream of CUDA device `device`; None is the host, where it is done when this returns. Says how
+    /// many images nvJPEG did not take, which the CPU decoded.
     #[allow(clippy::too_many_arguments, reason = "what a batch is and where it lies")]
     fn run(
         &self,
@@ -302,7 +310,7 @@ impl FinishPlan {
         channels: u32,
         element: u32,
         step: [i64; 4],
-    ) -> PyResult<()> {
+    ) -> PyResult<usize> {
         let places = Places { records, offsets, scratch, table, out };
         let shape = Shape { channels, element, step };
         run(py, || {
@@ -311,12 +319,14 @@ impl FinishPlan {
             let host = unsafe {
                 std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(self.host.0), self.host.1)
             };
+            let mut refused = 0;
             self.plan.run(
                 places,
                 shape,
                 |encoded| match (&place, device) {
                     (Place::Device { stream, .. }, Some(ordinal)) => {
-                        decode(encoded, host, scratch, ordinal, stream)
+                        refused += decode(encoded, host, scratch, ordinal, stream)?;
+                        Ok(())
                     }
                     _ => Err(wellfed_cuda::Error::Argument("nvJPEG decodes on a device only".to_owned())),
                 },
@@ -324,7 +334,8 @@ impl FinishPlan {
                     // SAFETY: the plan was made of these records, and the caller holds memory as large as it says.
                     unsafe { place.launch(kernel, grid, threads, args) }
                 },
-            )
+            )?;
+            Ok(refused)
         })
     }
 }

@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use crate::array::{Array, RaggedColumn};
     #[pymodule_export]
-    use crate::augment::{AugmentPlan, Augmentation};
+    use crate::augment::{AugmentPlan, Augmentation, draw_blends};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]

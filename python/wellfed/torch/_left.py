@@ -49,6 +49,8 @@ class Recipe:
         size: Channels, height and width.
         dtype: Type of elements.
         channels_first: Whether the shape of a batch is (N, C, H, W), or (N, H, W, C).
+        decoded: Images so far whose pixels came from the CPU (``"cpu"``), from kernels that decoded coefficients
+            (``"device"``), and from nvJPEG (``"nvjpeg"``).
     """
 
     def __init__(self, size: list[int], dtype: str, channels_first: bool, table: bytes) -> None:
@@ -56,6 +58,7 @@ class Recipe:
         self.size = size
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.channels_first = channels_first
+        self.decoded = {"cpu": 0, "device": 0, "nvjpeg": 0}
         self.map = table
         """What becomes of 8-bit values: 256 numbers of 32 bits for each channel."""
         # Not a cache of a bound method: that is a cycle, and tables would stay until garbage is collected.
@@ -133,7 +136,7 @@ class LeftImages:
             channels = between[0]
             made = torch.empty((count, *between), dtype=torch.uint8, device=device)
             step = made.stride()
-        plan.run(
+        refused = plan.run(
             index,
             stream,
             records.data_ptr(),
@@ -145,6 +148,10 @@ class LeftImages:
             made.element_size(),
             step,
         )
+        by_host, by_kernels, by_nvjpeg = plan.decoded
+        recipe.decoded["cpu"] += by_host + refused
+        recipe.decoded["device"] += by_kernels
+        recipe.decoded["nvjpeg"] += by_nvjpeg - refused
         if between is not None:
             size, dtype = recipe.size, str(recipe.dtype).removeprefix("torch.")
             after = plan.after(

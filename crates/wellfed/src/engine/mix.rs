@@ -271,11 +271,7 @@ impl Mixer {
             let place = 4 * self.classes.max(2);
             (0..samples).for_each(|at| labels.copy_within(at * place..at * place + 8, at * 8));
         }
-        let mut blends = Vec::new();
-        for (transform, stage) in self.transforms.iter().zip(stage::BATCHES) {
-            let mut rng = Rng::for_stage(key.seed, key.epoch, key.index, stage);
-            transform.draw((height, width), &mut rng, &mut blends);
-        }
+        let mut blends = draw_blends(&self.transforms, (height, width), key.seed, key.epoch, key.index);
         for &drawn in &blends {
             if std::mem::take(&mut hard) {
                 self.one_hot(samples, labels)?;
@@ -312,6 +308,22 @@ impl Mixer {
         }
         Ok(())
     }
+}
+
+/// What `transforms` do to a batch of images of so many rows and columns, of which the first one has this index in this
+/// epoch: of no more than 64 transforms.
+pub fn draw_blends(
+    transforms: &[Mixing],
+    size: (usize, usize),
+    seed: u64,
+    epoch: u64,
+    index: u64,
+) -> Vec<Blend> {
+    let mut blends = Vec::new();
+    for (transform, stage) in transforms.iter().zip(stage::BATCHES) {
+        transform.draw(size, &mut Rng::for_stage(seed, epoch, index, stage), &mut blends);
+    }
+    blends
 }
 
 /// The element type of the kernels that blend.

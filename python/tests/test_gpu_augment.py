@@ -64,7 +64,9 @@ def on_bytes(draw: random.Random) -> T.Transform:
         T.RandomEqualize,
         lambda: T.RandomErasing(0.8, value=200),
         lambda: T.GaussianBlur((2 * draw.randint(0, 2) + 1, 2 * draw.randint(0, 3) + 1), (0.2, 3)),
-        lambda: T.RandomRotation(40, draw.choice(["nearest", "bilinear", "bicubic"]), fill=draw.randint(0, 255)),
+        lambda: T.RandomRotation(
+            40, draw.choice(["nearest", "bilinear", "bicubic"]), fill=draw.randint(0, 255)
+        ),
         lambda: T.RandomAffine(
             20, (0.2, 0.1), (0.7, 1.4), 8, draw.choice(["nearest", "bilinear", "bicubic"])
         ),
@@ -326,7 +328,9 @@ def test_what_kernels_do_not_have_is_left_to_torchvision() -> None:
     assert _on_device(torch, T.CenterCrop(8), given[:0], 0).shape == (0, 3, 8, 8)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="NO CUDA DEVICE: transforms are not called on its tensors")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: transforms are not called on its tensors"
+)
 def test_a_transform_called_on_a_device_s_batch_is_the_cpu_s() -> None:
     given = images(9, 3, 40, 50)
     for transform in CALLED:

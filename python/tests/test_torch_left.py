@@ -144,7 +144,13 @@ def test_pixels_of_one_size_are_left_from_the_first_transform_on() -> None:
 def test_modes_with_alpha_and_grey_images_give_the_same_bits(photos: str) -> None:
     for mode in ("L", "RGBA", "OPENCV"):
         steps = [T.RandomResizedCrop(24), T.RandomRotation(20), T.GaussianBlur(3)]
-        dataset = wf.image_folder(photos).with_options(mode=mode, on_error="skip").shuffle(seed=2).map(*steps).batch(8)
+        dataset = (
+            wf.image_folder(photos)
+            .with_options(mode=mode, on_error="skip")
+            .shuffle(seed=2)
+            .map(*steps)
+            .batch(8)
+        )
         left = loader_of(dataset, "decode")
         for (wanted, _), (images, _) in zip(dataset.torch(), left, strict=True):
             assert torch.equal(images.to("cpu"), wanted), mode

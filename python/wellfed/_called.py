@@ -2,8 +2,8 @@
 
 Invariant: random parameters are drawn anew at each call, and the result is what torchvision's transform of this name
 gives for the same kind of image: Pillow in, Pillow out, or a tensor where the transform makes one; a CHW tensor in, a
-CHW tensor out. NumPy arrays are HWC and stay so. Batches of images on a CUDA device are transformed there, each image with draws
-of its own.
+CHW tensor out. NumPy arrays are HWC and stay so. Batches of images on a CUDA device are transformed there, each image
+with draws of its own.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class Augment:
 
     A batch is transformed where it lies: on a CUDA device by a few launches in the current stream, without waiting for
     it; on the CPU by the engine. Both give the same bits. Transforms that have no kernel on a device (sharpness,
-    `ElasticTransform`, `JPEG` and the like) are refused on both, with a hint: run those in the ``map()`` of the data set.
+    `ElasticTransform`, `JPEG` and the like) are refused on both, with a hint: run those in the ``map()`` of the
+    data set.
 
     Args:
         transform: A `wellfed.transforms.Transform`, or several one after the other. The last ones may be of batches
@@ -72,8 +73,12 @@ class Augment:
                 "\nhint: put MixUp and CutMix last"
             )
         if len(self.mixing) > _MOST_MIXING:
-            raise ValueError(f"there are {len(self.mixing)} transforms of batches; at most {_MOST_MIXING} can be")
-        self.transform = chain[0] if len(chain) == 1 else Compose(chain or [Transform.from_plan({"type": "Identity"})])
+            raise ValueError(
+                f"there are {len(self.mixing)} transforms of batches; at most {_MOST_MIXING} can be"
+            )
+        self.transform = (
+            chain[0] if len(chain) == 1 else Compose(chain or [Transform.from_plan({"type": "Identity"})])
+        )
         if seed is not None and not 0 <= seed < 1 << 64:
             raise ValueError(f"seed is {seed}; must be 0 to 2**64 - 1")
         self.seed = new_seed() if seed is None else seed
@@ -110,9 +115,9 @@ class Augment:
             images: uint8 ``[images, channels, height, width]`` with 1 or 3 channels, contiguous or not.
             indices: Numbers of the images in their data set, which draws depend on beside seed and epoch. Without them
                 images are counted as they come, in `seen`.
-            labels: With `MixUp` or `CutMix`, and only then: int64 ``[images]``, numbers of classes; or float32 ``[images,
-                classes]``, probabilities. What is drawn for a batch depends on seed, epoch and the index of its first
-                image. Labels become float32 ``[images, classes]`` where they are mixed, on the device that they are on.
+            labels: With `MixUp` or `CutMix`, and only then: int64 ``[images]``, numbers of classes; or float32
+                ``[images, classes]``, probabilities. What is drawn for a batch depends on seed, epoch and the index of
+                its first image. Labels become float32 ``[images, classes]`` where they are mixed, on the device that they are on.
 
         Raises:
             TypeError: For other tensors, and for indices on a device, which it would have to wait for.
@@ -219,12 +224,18 @@ class Augment:
         return f"Augment({self.transform!r}, seed={self.seed}, channels_last={self.channels_last})"
 
 
+_NOW_AND_THEN = ("RandAugment", "TrivialAugmentWide", "AutoAugment")
+"""Transforms that draw what kernels have, and now and then what they do not (sharpness)."""
+
+
 @functools.lru_cache(maxsize=64)
 def _for_calls(transform: Transform) -> Augment:
     return Augment(transform, seed=0)
 
 
-def on_batch(transform: Transform, images: torch.Tensor, seed: int, kernels: bool = True) -> torch.Tensor | None:
+def on_batch(
+    transform: Transform, images: torch.Tensor, seed: int, kernels: bool = True
+) -> torch.Tensor | None:
     """What `transform`, called on a batch on a CUDA device, makes of it: each image with draws of its own.
 
     Args:
@@ -248,9 +259,10 @@ def on_batch(transform: Transform, images: torch.Tensor, seed: int, kernels: boo
         try:
             _submit(made, images, numbers, seed, out)
             return out
-        except ConfigError:
-            # An image drew what kernels do not have (sharpness, say): the CPU has the same draws and pixels.
-            pass
+        except ConfigError as error:
+            if error.stage not in _NOW_AND_THEN:
+                return None
+            # An image drew what kernels do not have: the CPU has the same draws and pixels.
     given = images.cpu().contiguous()
     host = torch.empty_like(out, device="cpu")
     made.run(numbers, seed, given.data_ptr(), host.data_ptr())

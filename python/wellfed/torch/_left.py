@@ -69,7 +69,9 @@ class Recipe:
         table = self._tables.get((device, identity))
         if table is None:
             same = torch.arange(256, dtype=torch.int32).repeat(4).view(torch.uint8)
-            table = (same if identity else torch.frombuffer(bytearray(self.map), dtype=torch.uint8)).to(device)
+            table = (same if identity else torch.frombuffer(bytearray(self.map), dtype=torch.uint8)).to(
+                device
+            )
             if device.type == "cuda":
                 # It is used on other streams than the one that copies it.
                 torch.cuda.current_stream(device).synchronize()

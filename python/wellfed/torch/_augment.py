@@ -117,7 +117,7 @@ class Augment:
                 images are counted as they come, in `seen`.
             labels: With `MixUp` or `CutMix`, and only then: int64 ``[images]``, numbers of classes; or float32
                 ``[images, classes]``, probabilities. What is drawn for a batch depends on seed, epoch and the index of
-                its first image. Labels become float32 ``[images, classes]`` where they are mixed, on the device that they are on.
+                its first image. Labels become float32 ``[images, classes]`` where they are mixed, on their own device.
 
         Raises:
             TypeError: For other tensors, and for indices on a device, which it would have to wait for.

@@ -5,6 +5,7 @@ Where there is a device, the same kernels run on it as well.
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 import torch
 
 import wellfed as wf
+from wellfed import _native
 from wellfed import transforms as T
+from wellfed._called import _on_device
 from wellfed.torch import Augment
 
 INTERPOLATIONS = [
@@ -60,6 +63,15 @@ def on_bytes(draw: random.Random) -> T.Transform:
         T.RandomAutocontrast,
         T.RandomEqualize,
         lambda: T.RandomErasing(0.8, value=200),
+        lambda: T.GaussianBlur((2 * draw.randint(0, 2) + 1, 2 * draw.randint(0, 3) + 1), (0.2, 3)),
+        lambda: T.RandomRotation(
+            40, draw.choice(["nearest", "bilinear", "bicubic"]), fill=draw.randint(0, 255)
+        ),
+        lambda: T.RandomAffine(
+            20, (0.2, 0.1), (0.7, 1.4), 8, draw.choice(["nearest", "bilinear", "bicubic"])
+        ),
+        lambda: T.RandomAffine(0, (0.2, 0.1), (0.7, 1.4)),
+        lambda: T.RandomApply([T.GaussianBlur(3), T.RandomRotation((90, 90))], 0.5),
         lambda: T.RandomApply([T.ColorJitter(0.8, 0.8), T.RandomInvert(1)], 0.6),
     ]
     return draw.choice(choices)()
@@ -228,8 +240,8 @@ def test_the_memory_format_is_that_of_the_images_or_what_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("chain", "stage"),
     [
-        (T.GaussianBlur(3), "GaussianBlur"),
-        ([T.Resize(8), T.RandomRotation(20)], "RandomRotation"),
+        (T.RandomAdjustSharpness(2, 1), "RandomAdjustSharpness"),
+        ([T.Resize((64, 64)), T.ElasticTransform()], "ElasticTransform"),
         (T.JPEG(50), "JPEG"),
         (T.FiveCrop(8), "FiveCrop"),
         ([T.ToTensor(), T.CenterCrop(8)], "CenterCrop"),
@@ -241,6 +253,90 @@ def test_what_a_device_does_not_have_is_refused_by_name(chain: Any, stage: str) 
         Augment(chain, seed=0)._run(images(2, 3, 30, 30), None, kernels=True)
     assert caught.value.stage == stage
     assert "CPU" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("last", [False, True])
+def test_batches_are_mixed_by_torch_s_formula(dtype: str, last: bool) -> None:
+    chain = [T.RandomResizedCrop((20, 31)), T.ToDtype(dtype, scale=True)]
+    choice = T.RandomChoice([T.MixUp(num_classes=5), T.CutMix(num_classes=5)])
+    mixing = [T.RandomApply([choice], 0.7), T.MixUp(alpha=0.4, num_classes=5)]
+    mixed, plain = (Augment(steps, seed=3, channels_last=last) for steps in ([*chain, *mixing], chain))
+    kinds = set()
+    for number in range(12):
+        given, labels = images(7, 3, 40, 50, number), torch.arange(7) % 5
+        indices = [9 * number + 2, *range(1, 7)]
+        found, soft = mixed._mixed(given, indices, labels, kernels=True)
+        expected, rows = plain(given, indices), torch.nn.functional.one_hot(labels, 5).float()
+        plan = json.dumps([one.to_plan() for one in mixing])
+        blends = _native.draw_blends(plan, (20, 31), 3, 0, indices[0])
+        for weight, corners in blends:
+            if corners is None:
+                expected = expected.roll(1, 0).mul_(1 - weight).add_(expected.mul(weight))
+            else:
+                x1, y1, x2, y2 = corners
+                before = expected.roll(1, 0)
+                expected[:, :, y1:y2, x1:x2] = before[:, :, y1:y2, x1:x2]
+            rows = rows.roll(1, 0).mul_(1 - weight).add_(rows.mul(weight))
+        kinds.add(tuple(corners is None for _, corners in blends))
+        same(found, expected, number)
+        assert torch.equal(soft, rows)
+        again, _ = mixed(given, indices, labels=labels)
+        same(again, found, number)
+        # Rows of probabilities are mixed as they are.
+        _, of_rows = mixed(given, indices, labels=torch.nn.functional.one_hot(labels, 5).float())
+        assert torch.equal(of_rows, rows)
+    assert kinds == {(True,), (True, True), (False, True)}
+
+
+CALLED: list[T.Transform] = [
+    T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip(), T.ToDtype("float32", scale=True)]),
+    T.GaussianBlur(3),
+    # Sharpness has no kernel: batches in which it is drawn are the CPU's.
+    T.RandAugment(),
+    T.CenterCrop((20, 30)),
+]
+
+
+@pytest.mark.parametrize("transform", CALLED, ids=str)
+def test_a_transform_called_on_a_batch_draws_for_each_image(transform: T.Transform) -> None:
+    given = images(9, 3, 40, 50)
+    for seed in range(5):
+        made = _on_device(torch, transform, given, seed)
+        one_by_one = Augment(transform, seed=0)
+        one_by_one.epoch = seed
+        assert made is not None
+        same(made, one_by_one(given, range(9)), transform)
+        same(_on_device(torch, transform, given, seed, kernels=False), made, transform)
+    alike = given[:1].expand(9, -1, -1, -1)
+    results = {bytes(one.numpy().tobytes()) for one in _on_device(torch, transform, alike, 3)}
+    assert (len(results) > 1) == transform.random
+    torch.manual_seed(5)
+    first, second = (_on_device(torch, transform, given, None) for _ in range(2))
+    torch.manual_seed(5)
+    same(_on_device(torch, transform, given, None), first, transform)
+    assert torch.equal(first, second) != transform.random
+
+
+def test_what_kernels_do_not_have_is_left_to_torchvision() -> None:
+    given = images(2, 3, 40, 50)
+    assert _on_device(torch, T.ElasticTransform(), given, 0) is None
+    assert _on_device(torch, T.FiveCrop(8), given, 0) is None
+    assert _on_device(torch, T.CenterCrop(8), given.float(), 0) is None
+    assert _on_device(torch, T.CenterCrop(8), given[0], 0) is None
+    assert _on_device(torch, T.CenterCrop(8), torch.cat([given, given], 1), 0) is None
+    assert _on_device(torch, T.CenterCrop(8), given[:0], 0).shape == (0, 3, 8, 8)
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="NO CUDA DEVICE: transforms are not called on its tensors"
+)
+def test_a_transform_called_on_a_device_s_batch_is_the_cpu_s() -> None:
+    given = images(9, 3, 40, 50)
+    for transform in CALLED:
+        made = transform(given.cuda(), seed=4)
+        assert made.is_cuda
+        same(made.cpu(), _on_device(torch, transform, given, 4, kernels=False), transform)
 
 
 def test_other_tensors_are_refused() -> None:
@@ -256,8 +352,23 @@ def test_other_tensors_are_refused() -> None:
         augment(images(1, 3, 8, 8), [-1])
     with pytest.raises(ValueError, match="seed is -1; must be 0 to"):
         Augment(T.Resize((8, 8)), seed=-1)
-    with pytest.raises(TypeError, match="mixes images of a batch"):
-        Augment(T.MixUp(num_classes=3))
+    with pytest.raises(TypeError, match="which mixes images of a batch"):
+        Augment([T.MixUp(num_classes=3), T.CenterCrop(3)])
+    with pytest.raises(TypeError, match="nothing mixes them"):
+        augment(images(1, 3, 8, 8), labels=torch.zeros(1, dtype=torch.int64))
+    mixing, given = Augment([T.ToTensor(), T.MixUp(num_classes=3)]), images(2, 3, 8, 8)
+    with pytest.raises(TypeError, match="mixes labels as well"):
+        mixing(given)
+    with pytest.raises(TypeError, match=r"labels are torch.int64 of shape \[3\], for 2 images"):
+        mixing(given, labels=torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(TypeError, match="they must be int64"):
+        mixing(given, labels=torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(ValueError, match="labels have 4 classes, and num_classes is 3"):
+        mixing(given, labels=torch.zeros(2, 4))
+    with pytest.raises(ValueError, match="num_classes must be passed"):
+        Augment([T.ToTensor(), T.MixUp()])(given, labels=torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(TypeError, match="MixUp works on floating point images"):
+        Augment(T.MixUp(num_classes=3))(given, labels=torch.zeros(2, dtype=torch.int64))
     with pytest.raises(TypeError, match="on meta; it knows CUDA devices and the CPU"):
         augment(torch.empty(1, 3, 8, 8, dtype=torch.uint8, device="meta"))
     with pytest.raises(TypeError, match="keep them on the CPU"):

@@ -2,7 +2,8 @@
 
 Invariant: random parameters are drawn anew at each call, and the result is what torchvision's transform of this name
 gives for the same kind of image: Pillow in, Pillow out, or a tensor where the transform makes one; a CHW tensor in, a
-CHW tensor out. NumPy arrays are HWC and stay so.
+CHW tensor out. NumPy arrays are HWC and stay so. Batches of images on a CUDA device are transformed there, each image
+with draws of its own.
 """
 
 from __future__ import annotations
@@ -101,6 +102,10 @@ def _on_tensor(torch: Any, transform: Transform, image: Any, seed: int | None) -
             f"{type(transform).__name__} was called on a {type(image).__name__}, but it is called on images"
             "\nhint: torchvision.transforms.v2 transforms images together with boxes and masks"
         )
+    if image.is_cuda:
+        made = _on_device(torch, transform, image, seed)
+        if made is not None:
+            return kinds.wrap(made, like=image) if special else _wrapped(made, _made(transform))
     if image.dtype != torch.uint8 or image.device.type != "cpu" or image.ndim < 3:
         return _torchvisions(transform)(image)
     if seed is None and image.ndim > 3:
@@ -116,6 +121,23 @@ def _on_tensor(torch: Any, transform: Transform, image: Any, seed: int | None) -
         return kinds.wrap(result, like=image) if special else _wrapped(result, _made(transform))
 
     return tuple(map(finish, zip(*made, strict=True))) if transform.several else finish(made)
+
+
+def _on_device(
+    torch: Any, transform: Transform, image: Any, seed: int | None, kernels: bool = True
+) -> Any | None:
+    """What kernels make of a batch on a CUDA device, each image with draws of its own; None if they do not.
+
+    With `kernels` False the engine makes it: for tests, where images may lie on the CPU.
+    """
+    if image.dtype != torch.uint8 or image.ndim != 4 or image.shape[1] not in (1, 3) or transform.several:
+        return None
+    from .torch._augment import on_batch
+
+    if seed is None:
+        seed = new_seed() if transform.random else 0
+    given = image.as_subclass(torch.Tensor) if type(image) is not torch.Tensor else image
+    return on_batch(transform, given, seed, kernels)
 
 
 def _made(transform: Transform) -> str | None:

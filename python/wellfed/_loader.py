@@ -225,7 +225,8 @@ class Loader:
         self._native: _native.Loader | None = placed._native.loader(self._to, page_lock)
         whole = convert if is_batched(dataset._plan()["root"]) else _of_one(convert)
         self._share = _share_of(dataset, self._native)
-        self._build = _with_left(self._native, structured(dataset._native.structure, whole))
+        self._left = _left_of(self._native)
+        self._build = _with_left(self._left, structured(dataset._native.structure, whole))
         self._turn = 0
         self._began = False
         self._placed = False
@@ -237,8 +238,12 @@ class Loader:
         """What is loaded."""
         return self._dataset
 
-    def explain(self) -> str:
+    def explain(self, analyze: bool = False) -> str:
         """As of `Dataset.explain`, with the device that this loader copies batches to.
+
+        Args:
+            analyze: Add what this loader did since it was made: time and bytes per stage, and of images that a device
+                finishes, how many were decoded where.
 
         Example:
             >>> import numpy as np
@@ -247,7 +252,15 @@ class Loader:
             >>> "copy, when a batch is asked for" in text
             True
         """
-        return self._dataset._native.explain(self._to)
+        text = self._dataset._native.explain(self._to)
+        if not analyze:
+            return text
+        stats = self.stats()
+        text += f"analysis since the loader was made\n{stats}\n"
+        if "decoded" in stats:
+            cpu, device, nvjpeg = (stats["decoded"][who] for who in ("cpu", "device", "nvjpeg"))
+            text += f"images decoded by the CPU {cpu}, by the device's kernels {device}, by nvJPEG {nvjpeg}\n"
+        return text
 
     def _open(self) -> _native.Loader:
         if self._native is None:
@@ -351,6 +364,9 @@ class Loader:
         stats = Stats(*self._open().stats())
         if self._share is not None:
             stats["on_device"] = self._share.stats()
+        left = [recipe.decoded for recipe in self._left if recipe is not None]
+        if left:
+            stats["decoded"] = {who: sum(one[who] for one in left) for who in left[0]}
         return stats
 
     def errors(self) -> list[BadSample]:
@@ -471,20 +487,28 @@ def _timed(
     return next_
 
 
-def _with_left(native: _native.Loader, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """As `build`, of columns of which some hold images that the device finishes."""
+def _left_of(native: _native.Loader) -> list[Any]:
+    """What the device makes of each column; None of those that it does not finish."""
     left = native.left_images()
     if not any(left):
+        return []
+    from .torch._left import Recipe
+
+    return [None if image is None else Recipe(*image) for image in left]
+
+
+def _with_left(recipes: list[Any], build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """As `build`, of columns of which some hold images that the device finishes by their recipes."""
+    if not recipes:
         return build
     from .torch._left import LeftImages, Recipe
 
     convert = torch_converter()
-    recipes = [None if image is None else Recipe(*image) for image in left]
 
     def of(column: Any, recipe: Recipe | None) -> Any:
         if recipe is None:
             return column
-        return LeftImages(convert(column.values), convert(column.offsets), recipe)
+        return LeftImages(convert(column.values), convert(column.offsets), recipe, column.blends)
 
     return lambda columns: build([of(*pair) for pair in zip(columns, recipes)])
 

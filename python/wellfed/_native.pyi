@@ -34,13 +34,35 @@ class RaggedColumn:
     def values(self) -> Array: ...
     @property
     def offsets(self) -> Array: ...
+    @property
+    def blends(self) -> list[tuple[float, list[int] | None]]: ...
 
+def draw_blends(
+    transforms: str, size: tuple[int, int], seed: int, epoch: int, index: int
+) -> list[tuple[float, list[int] | None]]: ...
+def mix_images(
+    device: int | None,
+    stream: int,
+    address: int,
+    count: int,
+    size: list[int],
+    dtype: str,
+    channels_first: bool,
+    lam: float,
+    corners: list[int] | None,
+) -> None: ...
 def open_nvjpeg(device: int, site_packages: list[str]) -> tuple[str, tuple[int, int] | None, str]: ...
 
 class FinishPlan:
     def __init__(self, records: int, nbytes: int, offsets: int, count: int, limit: int) -> None: ...
     @property
     def scratch(self) -> int: ...
+    @property
+    def decoded(self) -> tuple[int, int, int]: ...
+    def between(self, channels: int) -> tuple[int, int, int] | None: ...
+    def after(
+        self, address: int, output: int, size: list[int], dtype: str, channels_first: bool, table: bytes
+    ) -> AugmentPlan: ...
     def run(
         self,
         device: int | None,
@@ -53,7 +75,7 @@ class FinishPlan:
         channels: int,
         element: int,
         step: tuple[int, int, int, int],
-    ) -> None: ...
+    ) -> int: ...
 
 class Augmentation:
     def __init__(

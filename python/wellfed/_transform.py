@@ -117,7 +117,9 @@ class Transform:
             Of a Pillow image: a Pillow image; or a tensor ``[channels, height, width]``, if the transform makes one
             (`ToTensor`, `PILToTensor`, `ToImage`, or `ToDtype` to floating point). Of a tensor: a tensor. Of an array:
             a new array ``[height, width, channels]``. `FiveCrop` and `TenCrop` give a tuple of such. Tensors of 8 bits
-            on the CPU get the pixels that Pillow images get; others are left to torchvision's transform of this name.
+            on the CPU get the pixels that Pillow images get, and so does a batch of 8 bits ``[images, channels, height,
+            width]`` on a CUDA device, by the kernels of `wellfed.torch.Augment` and with draws of its own for each
+            image; others, and transforms that have no kernel there, are left to torchvision's transform of this name.
 
         Example:
             >>> from PIL import Image

@@ -4,3 +4,5 @@
 #include "jpeg.cu"
 #include "resample.cu"
 #include "augment.cu"
+#include "area.cu"
+#include "mix.cu"

@@ -90,7 +90,20 @@ typedef struct {
 
 enum { FILTER_BOX, FILTER_BILINEAR, FILTER_BICUBIC };
 
-/* The arguments of both kernels. */
+/* What makes the pixels of an image of others around them. A pass names it by first_op. */
+typedef struct {
+    double matrix[6]; /* from the target to the source */
+    i32 fixed[6];     /* the same in 16.16: the middle of the first pixel (x, y), steps of a column, steps of a row */
+    u32 kind;
+    u32 taps;    /* of a side of a blur */
+    u32 weights; /* as many floats from this word of `axes` on */
+    u32 fill;    /* a byte for each channel */
+    u32 padding[2];
+} AugmentArea;
+
+enum { AREA_BLUR, AREA_NEAREST_FIXED, AREA_NEAREST_SUMS, AREA_BILINEAR, AREA_BICUBIC };
+
+/* The arguments of all kernels. */
 typedef struct {
     u64 passes; /* of this launch, AugmentPass */
     u64 ops;
@@ -102,6 +115,7 @@ typedef struct {
     u64 histograms; /* u32 [3][256] each */
     u64 table;      /* u32 [3][256]: bits of the finished elements */
     u64 scratch;
+    u64 areas;   /* AugmentArea */
     u32 element; /* bytes of a finished element */
     u32 padding;
 } AugmentArgs;

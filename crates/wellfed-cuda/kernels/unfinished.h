@@ -56,6 +56,8 @@ typedef struct {
     u32 segments_at, segments;
     u32 tables_at, tables;
     u32 codes_at, codes;
+    /* What follows, which the host reads. */
+    u32 recipe_at, recipe_bytes, recipe_channels, padding;
     /* Where in the scratch memory things lie; filled in before a batch is copied. */
     u64 coefficients;
     u64 samples[3];

@@ -2,18 +2,20 @@
 //!
 //! A recipe becomes passes. What looks at all pixels of an image before it changes one (contrast, autocontrast,
 //! equalize) comes first in a pass, and the pass before it counts; so does geometry that comes after changes of
-//! values. The first passes of all images are one launch, the second ones another. Images between passes lie in
-//! scratch memory, as bytes.
+//! values. What looks around (blurs, affine maps) has passes of its own, from and to scratch memory. The first passes of
+//! all images are a launch for each kind of them, the second ones others. Images between passes lie in scratch memory, as
+//! bytes.
 //!
 //! Addresses of parameters and scratch memory are not known yet when a plan is made: [`Plan::launches`] takes them.
 
 use std::{collections::HashMap, fmt, ops::Range};
 
 use wellfed_kernels::{
-    erase,
+    affine::Sampling,
+    blur, erase,
     image::{Dtype, Layout},
     points::PointMap,
-    recipe::{Fill, Geometry, Patch, PixelOp, Recipe},
+    recipe::{AffineMap, Fill, Geometry, Patch, PixelOp, Recipe},
     resample::{self, Filter},
     write::PadMode,
 };
@@ -24,6 +26,10 @@ const THREADS: u32 = 256;
 
 /// Rows of a tile of `augment_copy`: `AUGMENT_COPY_TILE`.
 const COPY_TILE: usize = 128;
+
+/// Elements of a block of a blur, and pixels of the side of one of an affine map: `AREA_ITEMS` and `AREA_TILE`.
+const AREA_ITEMS: usize = 1024;
+const AREA_TILE: usize = 32;
 
 /// Output samples of a block of `augment_axes`, and its threads.
 const AXIS_THREADS: u32 = 128;
@@ -211,7 +217,20 @@ struct AxisJob {
     padding: u32,
 }
 
-/// The arguments of both kernels: `AugmentArgs` of `augment.h`.
+/// `AugmentArea` of `augment.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Area {
+    matrix: [f64; 6],
+    fixed: [i32; 6],
+    kind: u32,
+    taps: u32,
+    weights: u32,
+    fill: u32,
+    padding: [u32; 2],
+}
+
+/// The arguments of all kernels: `AugmentArgs` of `augment.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AugmentArgs {
@@ -225,6 +244,7 @@ pub struct AugmentArgs {
     histograms: u64,
     table: u64,
     scratch: u64,
+    areas: u64,
     element: u32,
     padding: u32,
 }
@@ -253,6 +273,7 @@ struct Parts {
     lumas: u64,
     histograms: u64,
     table: u64,
+    areas: u64,
     /// Of each launch of passes: where they begin, how many there are, the tiles of the largest, and the kernel.
     passes: Vec<(u64, u32, u32, &'static str)>,
 }
@@ -314,6 +335,7 @@ impl Plan {
             histograms: parameters + parts.histograms,
             table: parameters + parts.table,
             scratch,
+            areas: parameters + parts.areas,
             element: self.element,
             padding: 0,
         };
@@ -338,11 +360,38 @@ struct Side {
     window: Range<usize>,
 }
 
+/// What passes of one number are, as they are launched: those of one kind do not read what those of another write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Geometry and changes of values.
+    Tiles,
+    /// The first side of a blur, to floats.
+    Across,
+    /// The second side.
+    Down,
+    /// An affine map.
+    Affine,
+}
+
+impl Kind {
+    /// All of them. Each stands at its own number.
+    const ALL: [Self; 4] = [Self::Tiles, Self::Across, Self::Down, Self::Affine];
+}
+
+/// A pass of one image before it is laid out.
+enum Step<'r> {
+    Tiles(Geometry, &'r [PixelOp]),
+    Across(usize, f64),
+    Down(usize, f64),
+    Affine(&'r AffineMap),
+}
+
 struct Builder<'a> {
     output: Output<'a>,
-    /// Passes of each launch.
-    launches: Vec<Vec<Pass>>,
+    /// Passes of each number, by their kind.
+    launches: Vec<[Vec<Pass>; Kind::ALL.len()]>,
     ops: Vec<Op>,
+    areas: Vec<Area>,
     patches: Vec<PatchParameters>,
     bytes: Vec<u8>,
     /// Word 0 is none.
@@ -370,6 +419,7 @@ impl<'a> Builder<'a> {
             output,
             launches: Vec::new(),
             ops: Vec::new(),
+            areas: Vec::new(),
             patches: Vec::new(),
             bytes: Vec::new(),
             axes: vec![0],
@@ -393,26 +443,23 @@ impl<'a> Builder<'a> {
             return Err(AugmentError::Size { image, found, expected });
         }
         let mut from = From { source: *source, scratch: false };
-        // What looks at all pixels goes to the next pass, with what comes behind it.
-        let mut passes: Vec<(Geometry, &[PixelOp])> = Vec::new();
-        for stage in &recipe.stages {
-            let (height, width) = stage.geometry.size();
-            let (mut geometry, mut rest) = (stage.geometry, &stage.ops[..]);
-            loop {
-                let first = usize::from(!passes.is_empty() && geometry == Geometry::new(height, width));
-                let cut = rest.iter().skip(first).position(PixelOp::looks_at_all).map(|at| at + first);
-                let (now, later) = rest.split_at(cut.unwrap_or(rest.len()));
-                passes.push((geometry, now));
-                if later.is_empty() {
-                    break;
+        let steps = steps(recipe, (source.height, source.width));
+        let last = steps.len() - 1;
+        for (number, step) in steps.iter().enumerate() {
+            from = match step {
+                Step::Tiles(geometry, ops) => {
+                    let next = match steps.get(number + 1) {
+                        Some(Step::Tiles(_, ops)) => ops.first(),
+                        _ => None,
+                    };
+                    self.pass(image, number, from, geometry, ops, next, number == last)?
                 }
-                (geometry, rest) = (Geometry::new(height, width), later);
-            }
-        }
-        let last = passes.len() - 1;
-        for (number, (geometry, ops)) in passes.iter().enumerate() {
-            let next = passes.get(number + 1).and_then(|(_, ops)| ops.first());
-            from = self.pass(image, number, from, geometry, ops, next, number == last)?;
+                Step::Across(kernel, sigma) => {
+                    self.blur(image, number, from, Kind::Across, *kernel, *sigma)?
+                }
+                Step::Down(kernel, sigma) => self.blur(image, number, from, Kind::Down, *kernel, *sigma)?,
+                Step::Affine(map) => self.affine(image, number, from, map)?,
+            };
         }
         let patches = &recipe.patches;
         let first_patch = self.patches.len() as u32;
@@ -420,7 +467,7 @@ impl<'a> Builder<'a> {
             let patch = self.patch(image, patch)?;
             self.patches.push(patch);
         }
-        if let Some(pass) = self.launches.get_mut(last).and_then(|passes| passes.last_mut()) {
+        if let Some(pass) = self.launches.get_mut(last).and_then(|[tiles, ..]| tiles.last_mut()) {
             (pass.first_patch, pass.patches) = (first_patch, patches.len() as u32);
             let bytes = self.output.height * self.output.width * self.output.map.channels();
             pass.target =
@@ -528,29 +575,133 @@ impl<'a> Builder<'a> {
             Layout::Hwc if last => (1, width * channels as i64, channels as i64),
             _ => (height * width, width, 1),
         };
-        let place = number % 2;
         if last {
             pass.flags |= FINISH;
         } else {
             pass.flags |= TO_SCRATCH;
-            // Places are in the half that passes of this parity have, which `finish` puts behind the other one.
-            let side = &mut self.scratch[place];
-            side.resize(side.len().max(number / 2 + 1), 0);
-            pass.target = side[number / 2] as u64;
-            side[number / 2] += bytes.next_multiple_of(16);
+            pass.target = self.take(number, bytes);
         }
-        self.launches.resize_with(self.launches.len().max(number + 1), Vec::new);
-        self.launches[number].push(pass);
-        let source = Source {
-            address: pass.target,
-            height: window.height,
-            width: window.width,
-            channels,
-            plane: height * width,
-            row: width,
-            pixel: 1,
+        Ok(self.push(number, Kind::Tiles, pass, (window.height, window.width, channels)))
+    }
+
+    /// Takes scratch memory for what a pass of this number makes.
+    fn take(&mut self, number: usize, bytes: usize) -> u64 {
+        // Places are in the half that passes of this parity have, which `finish` puts behind the other one.
+        let side = &mut self.scratch[number % 2];
+        side.resize(side.len().max(number / 2 + 1), 0);
+        let place = side[number / 2] as u64;
+        side[number / 2] += bytes.next_multiple_of(16);
+        place
+    }
+
+    /// Adds a pass that leaves bytes, channel by channel, of a `size` of rows, columns and channels; says where the next
+    /// one reads.
+    fn push(
+        &mut self,
+        number: usize,
+        kind: Kind,
+        pass: Pass,
+        (height, width, channels): (usize, usize, usize),
+    ) -> From {
+        self.launches.resize_with(self.launches.len().max(number + 1), Default::default);
+        self.launches[number][kind as usize].push(pass);
+        let (plane, row) = ((height * width) as i64, width as i64);
+        let source = Source { address: pass.target, height, width, channels, plane, row, pixel: 1 };
+        From { source, scratch: true }
+    }
+
+    /// A pass over the whole of an image that looks around by what `area` says.
+    fn around(
+        &mut self,
+        image: usize,
+        from: From,
+        (height, width): (usize, usize),
+        area: Area,
+    ) -> Result<Pass, AugmentError> {
+        let source = from.source;
+        let fits = |height: usize, width: usize| {
+            // Elements are counted in 32 bits.
+            let elements = height.checked_mul(width).and_then(|n| n.checked_mul(4 * source.channels));
+            height.max(width) <= MAX_SIDE && elements.is_some_and(|n| (1..=i32::MAX as usize).contains(&n))
         };
-        Ok(From { source, scratch: true })
+        if !fits(source.height, source.width) || !fits(height, width) {
+            return Err(AugmentError::Outside { image, what: "size" });
+        }
+        self.areas.push(area);
+        Ok(Pass {
+            source: source.address,
+            source_plane: source.plane,
+            source_row: source.row,
+            source_pixel: source.pixel,
+            height: source.height as i32,
+            width: source.width as i32,
+            out_height: height as i32,
+            out_width: width as i32,
+            channels: source.channels as u32,
+            first_op: self.areas.len() as u32 - 1,
+            flags: TO_SCRATCH | if from.scratch { FROM_SCRATCH } else { 0 },
+            ..Pass::default()
+        })
+    }
+
+    /// One side of a blur by a `kernel` of so many pixels.
+    fn blur(
+        &mut self,
+        image: usize,
+        number: usize,
+        from: From,
+        kind: Kind,
+        kernel: usize,
+        sigma: f64,
+    ) -> Result<From, AugmentError> {
+        let Source { height, width, channels, .. } = from.source;
+        let side = if kind == Kind::Across { width } else { height };
+        // A mirrored place is at most one side away.
+        if kernel % 2 == 0 || kernel / 2 >= side {
+            return Err(AugmentError::Outside { image, what: "blur" });
+        }
+        let weights = u32::try_from(self.axes.len()).map_err(|_| AugmentError::TooLarge)?;
+        self.axes.extend(blur::weights(kernel, sigma).iter().map(|weight| weight.to_bits() as i32));
+        let area = Area { taps: kernel as u32, weights, ..Area::default() };
+        let mut pass = self.around(image, from, (height, width), area)?;
+        // Floats lie between both sides.
+        let size = if kind == Kind::Across { 4 } else { 1 };
+        pass.target = self.take(number, size * height * width * channels);
+        Ok(self.push(number, kind, pass, (height, width, channels)))
+    }
+
+    fn affine(
+        &mut self,
+        image: usize,
+        number: usize,
+        from: From,
+        map: &AffineMap,
+    ) -> Result<From, AugmentError> {
+        let AffineMap { matrix: [a, b, c, d, e, f], sampling, fill, size } = *map;
+        let (height, width) = size;
+        let (h, w) = (height as f64, width as f64);
+        // Pillow's rule for its fixed point.
+        let small =
+            |x: f64, y: f64| (x * a + y * b + c).abs() < 32768.0 && (x * d + y * e + f).abs() < 32768.0;
+        let sums = b == 0.0 && d == 0.0
+            || ![(0.0, 0.0), (w, h), (0.0, h), (w, 0.0)].into_iter().all(|(x, y)| small(x, y));
+        let fix = |v: f64| (v * 65536.0 + 0.5).floor() as i32;
+        let area = Area {
+            matrix: map.matrix,
+            fixed: [c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5, a, d, b, e].map(fix),
+            kind: match sampling {
+                Sampling::Nearest if sums => 2,
+                Sampling::Nearest => 1,
+                Sampling::Bilinear => 3,
+                Sampling::Bicubic => 4,
+            },
+            fill: u32::from_le_bytes(fill),
+            ..Area::default()
+        };
+        let mut pass = self.around(image, from, size, area)?;
+        let channels = from.source.channels;
+        pass.target = self.take(number, height * width * channels);
+        Ok(self.push(number, Kind::Affine, pass, (height, width, channels)))
     }
 
     /// The table of a side, in words of `axes`; 0 if it is copied.
@@ -627,6 +778,9 @@ impl<'a> Builder<'a> {
             PixelOp::Permute(order) => {
                 value(11, order.iter().rev().fold(0, |word, from| word << 8 | (*from as u32).min(2)))
             }
+            PixelOp::Blur { .. } | PixelOp::Affine(_) => {
+                return Err(AugmentError::Outside { image, what: "pass of a blur or an affine map" });
+            }
             PixelOp::Erase(patch) => {
                 let rect = rect(image, patch, size)?;
                 match &patch.fill {
@@ -678,7 +832,7 @@ impl<'a> Builder<'a> {
         let words = u32::try_from(host + self.made).map_err(|_| AugmentError::TooLarge)?;
         let moved = |table: u32| if table & MADE == 0 { table } else { (table & !MADE) + host as u32 };
         for (number, passes) in self.launches.iter_mut().enumerate() {
-            for pass in passes {
+            for pass in passes.iter_mut().flatten() {
                 pass.vertical = moved(pass.vertical);
                 pass.horizontal = moved(pass.horizontal);
                 if pass.flags & TO_SCRATCH != 0 && number % 2 == 1 {
@@ -698,23 +852,32 @@ impl<'a> Builder<'a> {
             .collect();
         let mut parameters = Vec::new();
         let mut parts = Parts::default();
-        for passes in &self.launches {
+        let kinds = self.launches.iter().flat_map(|passes| passes.iter().zip(Kind::ALL));
+        for (passes, kind) in kinds.filter(|(passes, _)| !passes.is_empty()) {
             let plain = |pass: &Pass| pass.ops + pass.patches + pass.luma + pass.histogram == 0;
             let copy = |pass: &Pass| plain(pass) && pass.vertical == 0 && pass.horizontal == 0;
-            let (name, tall) = if passes.iter().all(copy) {
-                ("augment_copy", COPY_TILE)
-            } else if passes.iter().all(plain) {
-                ("augment_plain", TILE)
-            } else {
-                ("augment", TILE)
+            let (name, tall) = match kind {
+                Kind::Tiles if passes.iter().all(copy) => ("augment_copy", COPY_TILE),
+                Kind::Tiles if passes.iter().all(plain) => ("augment_plain", TILE),
+                Kind::Tiles => ("augment", TILE),
+                Kind::Across => ("augment_across", AREA_ITEMS),
+                Kind::Down => ("augment_down", AREA_ITEMS),
+                Kind::Affine => ("augment_affine", AREA_TILE),
             };
             let tiles = |pass: &Pass| {
-                (pass.out_height as usize).div_ceil(tall) * (pass.out_width as usize).div_ceil(TILE)
+                let (height, width) = (pass.out_height as usize, pass.out_width as usize);
+                match kind {
+                    Kind::Across | Kind::Down => {
+                        (pass.channels as usize * height * width).div_ceil(AREA_ITEMS)
+                    }
+                    _ => height.div_ceil(tall) * width.div_ceil(TILE),
+                }
             };
             let most = passes.iter().map(tiles).max().unwrap_or(0);
             let most = u32::try_from(most).map_err(|_| AugmentError::TooLarge)?;
             parts.passes.push((put(&mut parameters, passes), passes.len() as u32, most, name));
         }
+        parts.areas = put(&mut parameters, &self.areas);
         parts.ops = put(&mut parameters, &self.ops);
         parts.patches = put(&mut parameters, &self.patches);
         parts.jobs = put(&mut parameters, &self.jobs);
@@ -738,6 +901,46 @@ impl<'a> Builder<'a> {
             parts,
         })
     }
+}
+
+/// The passes of a recipe for an image of `size`, rows and columns. The last one is of tiles.
+fn steps(recipe: &Recipe, mut size: (usize, usize)) -> Vec<Step<'_>> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    for (number, stage) in recipe.stages.iter().enumerate() {
+        let (mut geometry, mut rest) = (stage.geometry, &stage.ops[..]);
+        loop {
+            let idle = geometry == Geometry::new(size.0, size.1);
+            // What looks at all pixels goes to the next pass, with what comes behind it: one that counted for it.
+            let counted = idle && matches!(steps.last(), Some(Step::Tiles(..)));
+            let cut = rest
+                .iter()
+                .enumerate()
+                .position(|(at, op)| op.looks_around() || op.looks_at_all() && (at > 0 || !counted));
+            let (now, later) = rest.split_at(cut.unwrap_or(rest.len()));
+            let around = later.first().is_some_and(PixelOp::looks_around);
+            let over = later.is_empty() && number + 1 < recipe.stages.len();
+            // A copy is spared where another pass reads as well.
+            if !idle || !now.is_empty() || !(around || over) {
+                steps.push(Step::Tiles(geometry, now));
+            }
+            size = geometry.size();
+            match later.split_first() {
+                Some((PixelOp::Blur { kernel, sigma }, behind)) => {
+                    steps.push(Step::Across(kernel[0], sigma[0]));
+                    steps.push(Step::Down(kernel[1], sigma[1]));
+                    rest = behind;
+                }
+                Some((PixelOp::Affine(map), behind)) => {
+                    steps.push(Step::Affine(map));
+                    (size, rest) = (map.size, behind);
+                }
+                Some(_) => rest = later,
+                None => break,
+            }
+            geometry = Geometry::new(size.0, size.1);
+        }
+    }
+    steps
 }
 
 /// Marks a table that the device makes, until its place is known.
@@ -796,11 +999,14 @@ unsafe impl Plain for Op {}
 unsafe impl Plain for PatchParameters {}
 // SAFETY: 8 fields of 4 bytes.
 unsafe impl Plain for AxisJob {}
+// SAFETY: 6 fields of 8 bytes, then 12 of 4.
+unsafe impl Plain for Area {}
 
 const _: () = {
     assert!(size_of::<Pass>() == 8 * 8 + 18 * 4);
     assert!(size_of::<Op>() == 4 * 4 + 8 + 6 * 4);
     assert!(size_of::<PatchParameters>() == 12 * 4);
     assert!(size_of::<AxisJob>() == 8 * 4);
-    assert!(size_of::<AugmentArgs>() == 10 * 8 + 2 * 4);
+    assert!(size_of::<Area>() == 6 * 8 + 12 * 4);
+    assert!(size_of::<AugmentArgs>() == 11 * 8 + 2 * 4);
 };

@@ -4,13 +4,22 @@
 //! A batch is records one after the other ([`Unfinished`]) and where each begins. [`Plan::new`] looks at them while they
 //! are still on the host: it says how much scratch memory they need, and writes into each record where in it its parts
 //! go. Then records and offsets are copied to the device, and [`Plan::run`] launches.
+//!
+//! Where recipes follow, what these kernels make are 8-bit images in between ([`Plan::between`]), and the kernels of
+//! [`crate::augment`] make the batch of those ([`Plan::after`]).
 
 use std::ops::Range;
 
-use wellfed_kernels::unfinished::{ALIGNMENT, Unfinished, kind};
+use wellfed_kernels::{
+    recipe::Recipe,
+    unfinished::{ALIGNMENT, Unfinished, kind},
+};
 
-use crate::error::{Error, Result};
-use crate::host::Grid;
+use crate::{
+    augment::{self, AugmentError, Output, Source},
+    error::{Error, Result},
+    host::Grid,
+};
 
 /// What all kernels of a batch take: `BatchArgs` of `kernels/unfinished.h`.
 #[repr(C)]
@@ -91,10 +100,32 @@ struct Chunk {
     encoded: Vec<Encoded>,
 }
 
+/// What follows for one image.
+#[derive(Clone, Debug)]
+struct Follows {
+    /// Rows and columns before it.
+    size: (usize, usize),
+    /// With the channels that it begins with; none where only values are left to map.
+    recipe: Option<(Recipe, usize)>,
+}
+
 /// How a batch is finished.
 #[derive(Clone, Debug)]
 pub struct Plan {
     chunks: Vec<Chunk>,
+    follows: Vec<Follows>,
+    decoded: Decoded,
+}
+
+/// Who decodes the images of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decoded {
+    /// The host did, or they were pixels from the start.
+    pub host: usize,
+    /// The kernels do, from coefficients or Huffman codes.
+    pub device: usize,
+    /// nvJPEG is asked to.
+    pub nvjpeg: usize,
 }
 
 impl Plan {
@@ -105,6 +136,8 @@ impl Plan {
     /// For records that are cut short, or offsets that are not theirs.
     pub fn new(records: &mut [u8], offsets: &[i64], limit: u64) -> Result<Self> {
         let mut chunks: Vec<Chunk> = Vec::new();
+        let mut follows = Vec::new();
+        let mut decoded = Decoded::default();
         for (n, pair) in offsets.windows(2).enumerate() {
             let range = usize::try_from(pair[0]).ok().zip(usize::try_from(pair[1]).ok());
             let record = range
@@ -121,6 +154,10 @@ impl Plan {
                         record.len()
                     ))
                 })?;
+            follows
+                .push(follow(&image, record).ok_or_else(|| {
+                    Error::Argument(format!("what follows record {n} is not what it says"))
+                })?);
             let own = layout(&mut image, 0);
             if chunks.last().is_none_or(|chunk| chunk.scratch + own > limit) {
                 chunks.push(Chunk { first: n, ..Chunk::default() });
@@ -132,6 +169,11 @@ impl Plan {
             chunk.count += 1;
             image.write(record);
             let coefficients = matches!(image.kind, kind::COEFFICIENTS | kind::PACKED | kind::HUFFMAN);
+            match image.kind {
+                kind::PIXELS => decoded.host += 1,
+                kind::JPEG => decoded.nvjpeg += 1,
+                _ => decoded.device += 1,
+            }
             if image.kind == kind::JPEG {
                 chunk.encoded.push(encoded(&image, n, pair[0] as usize)?);
             }
@@ -150,12 +192,54 @@ impl Plan {
             chunk.middle = chunk.middle.max(fours(height, width));
             chunk.pixels = chunk.pixels.max(fours(u64::from(image.out_height), u64::from(image.out_width)));
         }
-        Ok(Self { chunks })
+        Ok(Self { chunks, follows, decoded })
+    }
+
+    /// Channels, rows and columns of the 8-bit images in between, where recipes follow: those of the largest. Finished
+    /// images have so many `channels`.
+    pub fn between(&self, channels: usize) -> Option<[usize; 3]> {
+        self.follows.iter().any(|one| one.recipe.is_some()).then(|| {
+            let most = |of: &dyn Fn(&Follows) -> usize| self.follows.iter().map(of).max().unwrap_or(0);
+            let given = most(&|one| one.recipe.as_ref().map_or(channels, |(_, given)| *given));
+            // Rows begin at whole words.
+            [given, most(&|one| one.size.0), most(&|one| one.size.1).next_multiple_of(4)]
+        })
+    }
+
+    /// Plans what follows: from images in between at `address`, channel by channel, each as large as
+    /// [`Plan::between`] says, to the batch.
+    ///
+    /// # Errors
+    /// Those of [`augment::Plan::new`].
+    pub fn after(
+        &self,
+        address: u64,
+        output: Output<'_>,
+    ) -> std::result::Result<augment::Plan, AugmentError> {
+        let finished = output.map.channels();
+        let [channels, rows, columns] = self.between(finished).unwrap_or_default();
+        let (row, plane) = (columns as i64, (rows * columns) as i64);
+        let image = (channels * rows * columns) as u64;
+        let (mut recipes, mut sources) = (Vec::new(), Vec::new());
+        for (number, one) in self.follows.iter().enumerate() {
+            let (height, width) = one.size;
+            let plain = || (Recipe::new(height, width), finished);
+            let (recipe, channels) = one.recipe.clone().unwrap_or_else(plain);
+            recipes.push(recipe);
+            let address = address + number as u64 * image;
+            sources.push(Source { address, height, width, channels, plane, row, pixel: 1 });
+        }
+        augment::Plan::new(&recipes, &sources, output)
     }
 
     /// Bytes of scratch memory.
     pub fn scratch(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.scratch).max().unwrap_or(0)
+    }
+
+    /// Who decodes its images.
+    pub fn decoded(&self) -> Decoded {
+        self.decoded
     }
 
     /// Whether some images are JPEGs that are to be decoded first.
@@ -216,6 +300,21 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// What follows the image of a record; `None` if that is none.
+fn follow(image: &Unfinished, record: &[u8]) -> Option<Follows> {
+    let size = (image.out_height as usize, image.out_width as usize);
+    let (at, bytes) = (image.recipe_at as usize, image.recipe_bytes as usize);
+    let recipe = if bytes == 0 {
+        None
+    } else {
+        let recipe = Recipe::decode(record.get(at..at.checked_add(bytes)?)?)?;
+        let channels = image.recipe_channels;
+        matches!(channels, 1 | 3).then_some(())?;
+        Some((recipe, channels as usize))
+    };
+    Some(Follows { size, recipe })
 }
 
 /// Where a JPEG is, and where it goes.

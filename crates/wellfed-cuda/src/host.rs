@@ -64,6 +64,11 @@ kernels!(
     augment_plain,
     augment_copy,
     augment_axes,
+    augment_across,
+    augment_down,
+    augment_affine,
+    mix_sum,
+    mix_box,
 );
 
 impl Kernel {

@@ -17,6 +17,7 @@ mod functions;
 pub mod host;
 pub mod library;
 pub mod memory;
+pub mod mix;
 pub mod module;
 pub mod nvjpeg;
 pub mod page_lock;

@@ -6,9 +6,10 @@ use wellfed_cuda::{
     host::Kernel,
 };
 use wellfed_kernels::{
+    affine::Sampling,
     image::{Dtype, Layout, View},
     points::{PointMap, PointOp},
-    recipe::{Fill, Geometry, Patch, PixelOp, Recipe, Stage},
+    recipe::{AffineMap, Fill, Geometry, Patch, PixelOp, Recipe, Stage},
     resample::{Filter, Rect},
     write::{PadMode, Window},
 };
@@ -118,8 +119,33 @@ impl Draw {
         Patch { rect, fill }
     }
 
+    /// A blur or an affine map; some turns and moves are exact, some reach far outside.
+    fn around(&mut self, height: usize, width: usize) -> PixelOp {
+        if self.flag() {
+            let kernel = [width, height].map(|side| 2 * self.below(side.min(7)) + 1);
+            return PixelOp::Blur { kernel, sigma: [self.uniform(0.1, 3.0), self.uniform(0.1, 3.0)] };
+        }
+        let (x, y) = (self.uniform(-20.0, 20.0), self.uniform(-20.0, 20.0));
+        let far = self.uniform(-9.0, 9.0);
+        let matrix = match self.below(6) {
+            0 => [1.0, 0.0, x.round(), 0.0, 1.0, y.round()],
+            1 => [self.uniform(-2.0, 2.0), 0.0, x, 0.0, self.uniform(-2.0, 2.0), y],
+            2 => [0.0, -1.0, width as f64, 1.0, 0.0, 0.0],
+            // Past what fixed point holds.
+            3 => [far * 3e3, 1e-3, x, self.uniform(-1.0, 1.0), self.uniform(-1.0, 1.0), y],
+            _ => {
+                let [a, b, d, e] = [0; 4].map(|_| self.uniform(-1.5, 1.5));
+                [a, b, x, d, e, y]
+            }
+        };
+        let sampling = [Sampling::Nearest, Sampling::Bilinear, Sampling::Bicubic][self.below(3)];
+        let fill = [self.below(256) as u8, 20, 255, 4];
+        PixelOp::Affine(AffineMap { matrix, sampling, fill, size: (height, width) })
+    }
+
     fn op(&mut self, height: usize, width: usize) -> PixelOp {
-        match self.below(13) {
+        match self.below(15) {
+            13 | 14 => self.around(height, width),
             0 => PixelOp::Brightness(self.uniform(0.0, 2.5)),
             1 => PixelOp::Contrast(self.uniform(0.0, 2.5)),
             2 => PixelOp::Saturation(self.uniform(0.0, 2.5)),
@@ -154,6 +180,13 @@ impl Draw {
                     ops.insert(self.below(ops.len() + 1), PixelOp::Gray(out));
                 } else {
                     ops.push(PixelOp::Gray(out));
+                }
+            }
+            if !last && self.below(4) == 0 {
+                let size = (self.between(1, 60), self.between(1, 60));
+                if let PixelOp::Affine(map) = self.around(height, width) {
+                    ops.push(PixelOp::Affine(AffineMap { size, ..map }));
+                    (height, width) = size;
                 }
             }
             stages.push(Stage { geometry, ops });
@@ -252,7 +285,13 @@ fn check(seed: u64, plain: bool, copies: bool) {
         let size = (draw.side(), draw.side());
         let channels = if draw.below(4) == 0 { 1 } else { 3 };
         pictures.push(picture(&mut draw, size, channels));
-        let mut recipe = draw.recipe(size, end, out);
+        let mut recipe = loop {
+            let recipe = draw.recipe(size, end, out);
+            // Without its changes of values its geometry must fit together.
+            if !plain || recipe.stages.iter().all(|stage| stage.size() == stage.geometry.size()) {
+                break recipe;
+            }
+        };
         if copies {
             recipe.stages.truncate(1);
             let geometry = &mut recipe.stages[0].geometry;
@@ -344,6 +383,38 @@ fn crops_have_a_kernel_of_their_own() {
     recipe.stages[0].geometry.resize = Some((30, 40, Filter::Bilinear));
     recipe.stages[0].geometry.window = Window { top: 2, left: 3, height: 24, width: 24 };
     assert_eq!(names(&recipe), ["augment_axes", "augment_plain"]);
+}
+
+/// What looks around reads where the images lie, and one pass behind it finishes.
+#[test]
+fn blurs_and_affine_maps_have_passes_of_their_own() {
+    let mut recipe = Recipe::new(30, 20);
+    let blur = PixelOp::Blur { kernel: [3, 5], sigma: [1.0, 2.0] };
+    let turn = PixelOp::Affine(AffineMap {
+        matrix: [0.0, -1.0, 20.0, 1.0, 0.0, 0.0],
+        sampling: Sampling::Nearest,
+        fill: [0; 4],
+        size: (20, 30),
+    });
+    recipe.stages[0].ops = vec![blur.clone(), turn];
+    let map = PointMap::identity(3).unwrap();
+    let output = Output { address: 0, map: &map, layout: Layout::Chw, height: 20, width: 30 };
+    let source = Source { address: 0, height: 30, width: 20, channels: 3, plane: 600, row: 20, pixel: 1 };
+    let plan = Plan::new(&[recipe.clone()], &[source], output).unwrap();
+    let names: Vec<_> = plan.launches(0, 0).map(|launch| launch.name).collect();
+    assert_eq!(names, ["augment_across", "augment_down", "augment_affine", "augment_copy"]);
+    // Images without a blur go on with their own passes.
+    let mut other = Recipe::new(30, 20);
+    other.stages[0].ops = vec![PixelOp::Invert];
+    recipe.stages[0].ops = vec![blur];
+    let output = Output { height: 30, width: 20, ..output };
+    let plan = Plan::new(&[recipe, other], &[source, source], output).unwrap();
+    let names: Vec<_> = plan.launches(0, 0).map(|launch| (launch.name, launch.grid[1])).collect();
+    assert_eq!(names, [("augment", 1), ("augment_across", 1), ("augment_down", 1), ("augment_copy", 1)]);
+    let mut wide = Recipe::new(30, 20);
+    wide.stages[0].ops = vec![PixelOp::Blur { kernel: [41, 3], sigma: [1.0; 2] }];
+    let error = Plan::new(&[wide], &[source], output).unwrap_err();
+    assert_eq!(error, AugmentError::Outside { image: 0, what: "blur" });
 }
 
 /// Each operation by itself on all kinds of colours, since a random batch has few of each.

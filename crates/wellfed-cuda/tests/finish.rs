@@ -7,6 +7,7 @@ use wellfed::{
     ColumnData, Dataset, LeftImage, Options,
     codec::Mode,
     plan::{Batching, Decoding, OnDevice},
+    sample::DType,
     source::{ImageFolder, ImageFolderSpec, Labels},
     store::LocalStore,
     transform::{
@@ -15,10 +16,15 @@ use wellfed::{
     },
 };
 use wellfed_cuda::{
+    augment::Output,
     finish::{Places, Plan, Shape},
     host::Kernel,
 };
-use wellfed_kernels::unfinished::{Unfinished, kind};
+use wellfed_kernels::{
+    image::{Dtype, Layout},
+    points::PointMap,
+    unfinished::{Unfinished, kind},
+};
 
 /// A folder of images of all kinds that JPEG has, and a PNG; deleted with the value.
 struct Photos(std::path::PathBuf);
@@ -116,14 +122,27 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
     } else {
         [channels * height * width, 1, width * channels, channels]
     };
+    // Where more follows, bytes come first.
+    let between = plan.between(channels as usize);
+    let identity: Vec<u32> = (0..4).flat_map(|_| 0..256).collect();
+    let mut bytes_between =
+        vec![0x77u8; between.map_or(0, |size| count * size.iter().product::<usize>()) + 16];
+    let between_at = (bytes_between.as_mut_ptr() as u64).next_multiple_of(16);
+    let finished = out[begin..].as_mut_ptr() as u64;
     let places = Places {
         records: memory.as_ptr() as u64,
         offsets: offsets.as_ptr() as u64,
         scratch: (scratch.as_mut_ptr() as u64).next_multiple_of(16),
-        table: left.table.as_ptr() as u64,
-        out: out[begin..].as_mut_ptr() as u64,
+        table: if between.is_some() { identity.as_ptr() as u64 } else { left.table.as_ptr() as u64 },
+        out: if between.is_some() { between_at } else { finished },
     };
-    let shape = Shape { channels: channels as u32, element: element as u32, step };
+    let shape = match between {
+        Some([channels, rows, columns]) => {
+            let [plane, row] = [rows * columns, columns].map(|n| n as i64);
+            Shape { channels: channels as u32, element: 1, step: [channels as i64 * plane, plane, row, 1] }
+        }
+        None => Shape { channels: channels as u32, element: element as u32, step },
+    };
     plan.run(
         places,
         shape,
@@ -135,6 +154,29 @@ fn finish(records: &[u8], offsets: &[i64], left: &LeftImage, limit: u64) -> Vec<
         },
     )
     .unwrap();
+    if between.is_some() {
+        let dtype = match left.dtype {
+            DType::UInt8 => Dtype::U8,
+            DType::Float16 => Dtype::F16,
+            DType::BFloat16 => Dtype::Bf16,
+            _ => Dtype::F32,
+        };
+        let map = PointMap::of_bits(dtype, &left.table).unwrap();
+        let layout = if left.channels_first { Layout::Chw } else { Layout::Hwc };
+        let (height, width) = (height as usize, width as usize);
+        let output = Output { address: finished, map: &map, layout, height, width };
+        let after = plan.after(between_at, output).unwrap();
+        let mut parameters = vec![0u8; after.memory() + 64];
+        let at = parameters.as_ptr().align_offset(64);
+        parameters[at..at + after.parameters().len()].copy_from_slice(after.parameters());
+        let mut scratch = vec![0x55u8; after.scratch() + 64];
+        let places =
+            (parameters[at..].as_mut_ptr() as u64, (scratch.as_mut_ptr() as u64).next_multiple_of(64));
+        for launch in after.launches(places.0, places.1) {
+            // SAFETY: as above.
+            unsafe { Kernel::find(launch.name).unwrap().launch(&launch.args, launch.grid) };
+        }
+    }
     assert!(out[..begin].iter().chain(&out[begin + bytes..]).all(|&byte| byte == 0xEE), "beside the images");
     out.drain(begin..begin + bytes).collect()
 }

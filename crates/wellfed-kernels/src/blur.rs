@@ -118,7 +118,8 @@ pub(crate) fn reflect(i: isize, side: usize) -> usize {
     }) as usize
 }
 
-pub(crate) fn weights(kernel: usize, sigma: f64) -> Vec<f32> {
+/// The weights of one side of [`gaussian_blur`]: of a `kernel` of so many pixels with standard deviation `sigma`.
+pub fn weights(kernel: usize, sigma: f64) -> Vec<f32> {
     let limit = (kernel - 1) as f64 / (2.0 * std::f64::consts::SQRT_2);
     let step = if kernel > 1 { (2.0 * limit / (kernel - 1) as f64) as f32 } else { 0.0 };
     let sigma = sigma as f32;

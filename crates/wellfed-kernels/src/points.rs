@@ -279,6 +279,18 @@ impl PointMap {
                 *entry = bits(value, dtype);
             }
         }
+        let mut map = Self::of_tables(dtype, tables);
+        map.chain = candidates(channels, ops).into_iter().find(|chain| map.matches(chain));
+        Ok(map)
+    }
+
+    /// The one of which [`PointMap::bits`] are these, 256 for each of 1 to 4 channels; `None` for other numbers of them.
+    pub fn of_bits(dtype: Dtype, bits: &[u32]) -> Option<Self> {
+        let (tables, rest) = bits.as_chunks::<256>();
+        (rest.is_empty() && (1..=4).contains(&tables.len())).then(|| Self::of_tables(dtype, tables.to_vec()))
+    }
+
+    fn of_tables(dtype: Dtype, tables: Vec<[u32; 256]>) -> Self {
         let planes = tables
             .iter()
             .map(|table| (0..dtype.size()).map(|byte| table.map(|bits| (bits >> (8 * byte)) as u8)).collect())
@@ -286,9 +298,7 @@ impl PointMap {
         let identity =
             dtype == Dtype::U8 && tables.iter().all(|t| t.iter().enumerate().all(|(v, b)| *b == v as u32));
         let uniform = tables.iter().all(|table| *table == tables[0]);
-        let mut map = Self { dtype, tables, planes, identity, uniform, chain: None };
-        map.chain = candidates(channels, ops).into_iter().find(|chain| map.matches(chain));
-        Ok(map)
+        Self { dtype, tables, planes, identity, uniform, chain: None }
     }
 
     /// Channels of the image.

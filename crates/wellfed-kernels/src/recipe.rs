@@ -4,7 +4,11 @@
 //! Images of 1 or 3 channels. [`Recipe::run`] does it with the kernels of this crate: it is what other kernels are
 //! compared with.
 
+mod code;
+
 use crate::{
+    affine::{Sampling, affine},
+    blur::{BlurError, gaussian_blur},
     color, erase,
     gray::to_gray,
     hue,
@@ -88,7 +92,20 @@ impl Geometry {
     }
 }
 
-/// A change of the values of an 8-bit image that moves no pixel.
+/// A map of an 8-bit image's pixels, as [`affine`] takes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AffineMap {
+    /// From the result to the image: x' = a*x + b*y + c, y' = d*x + e*y + f.
+    pub matrix: [f64; 6],
+    /// How pixels between pixels are found.
+    pub sampling: Sampling,
+    /// What comes in from outside, a byte for each channel.
+    pub fill: [u8; 4],
+    /// Rows and columns of the result.
+    pub size: (usize, usize),
+}
+
+/// A change of an 8-bit image: of its values one by one, but for those that [`PixelOp::looks_around`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum PixelOp {
     /// [`color::brightness`] by this factor.
@@ -117,6 +134,15 @@ pub enum PixelOp {
     Permute([usize; 3]),
     /// Overwrites a rectangle.
     Erase(Patch),
+    /// [`gaussian_blur`].
+    Blur {
+        /// Pixels that are looked at along x and y, odd numbers.
+        kernel: [usize; 2],
+        /// Standard deviations along x and y, in pixels.
+        sigma: [f64; 2],
+    },
+    /// [`affine`].
+    Affine(AffineMap),
 }
 
 impl PixelOp {
@@ -127,7 +153,18 @@ impl PixelOp {
 
     /// Whether what it does to a pixel depends on where that is.
     pub fn depends_on_place(&self) -> bool {
-        matches!(self, PixelOp::Erase(_))
+        // Sums of a blur are rounded in the order of its pixels, which a flip would turn round.
+        matches!(self, PixelOp::Erase(_)) || self.looks_around()
+    }
+
+    /// Whether it makes pixels of others than the one that lies there.
+    pub fn looks_around(&self) -> bool {
+        matches!(self, PixelOp::Blur { .. } | PixelOp::Affine(_))
+    }
+
+    /// Rows and columns of the result of an image of this size.
+    pub fn size(&self, size: (usize, usize)) -> (usize, usize) {
+        if let PixelOp::Affine(map) = self { map.size } else { size }
     }
 
     /// Channels of the result of an image with `channels`.
@@ -138,7 +175,7 @@ impl PixelOp {
     /// Does it.
     ///
     /// # Errors
-    /// [`GeometryError::Memory`] if there is none.
+    /// [`GeometryError::Memory`] if there is none; [`GeometryError::Outside`] for a blur that reaches further than the image.
     pub fn run(&self, image: &mut Image) -> Result<(), GeometryError> {
         match self {
             PixelOp::Brightness(factor) => color::brightness(image, *factor),
@@ -156,6 +193,19 @@ impl PixelOp {
             PixelOp::Erase(patch) => {
                 let shape = (image.height(), image.width(), image.channels());
                 patch.write(image.pixels_mut(), shape, Dtype::U8, Layout::Hwc);
+            }
+            PixelOp::Blur { kernel, sigma } => {
+                gaussian_blur(image, *kernel, *sigma, &mut Vec::new()).map_err(|e| match e {
+                    BlurError::Reach { kernel, side } => {
+                        GeometryError::Outside { what: "blur", end: kernel / 2, limit: side }
+                    }
+                    BlurError::Memory { bytes } => GeometryError::Memory { bytes },
+                })?;
+            }
+            PixelOp::Affine(AffineMap { matrix, sampling, fill, size }) => {
+                let mut made = Image::new();
+                affine(image.view(), matrix, *sampling, *fill, *size, &mut made)?;
+                *image = made;
             }
         }
         Ok(())
@@ -208,6 +258,11 @@ impl Stage {
         Self { geometry: Geometry::new(height, width), ops: Vec::new() }
     }
 
+    /// Rows and columns of the result.
+    pub fn size(&self) -> (usize, usize) {
+        self.ops.iter().fold(self.geometry.size(), |size, op| op.size(size))
+    }
+
     /// Channels of the result of an image with `channels`.
     pub fn channels(&self, channels: usize) -> usize {
         self.ops.iter().fold(channels, |channels, op| op.channels(channels))
@@ -232,7 +287,7 @@ impl Recipe {
 
     /// Rows and columns of the result.
     pub fn size(&self) -> (usize, usize) {
-        self.stages.last().map_or((0, 0), |stage| stage.geometry.size())
+        self.stages.last().map_or((0, 0), Stage::size)
     }
 
     /// Channels of the result of an image with `channels`.

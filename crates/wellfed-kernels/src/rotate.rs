@@ -36,6 +36,26 @@ impl Rotation {
     }
 }
 
+impl Rotation {
+    /// The same as a map of an image of `height` x `width` to one of `out`, rows and columns: its matrix, as
+    /// [`crate::affine::affine`] takes it, and how it finds pixels.
+    pub fn as_affine(&self, (height, width): (usize, usize), out: (usize, usize)) -> ([f64; 6], Sampling) {
+        let angle = self.angle.rem_euclid(360.0);
+        if !self.moves_pixels(height, width) {
+            return (matrix((height, width), self, angle, out), self.sampling);
+        }
+        let (rows, columns) = (height as f64, width as f64);
+        // The middles of pixels fall on middles of pixels, exactly.
+        let matrix = match angle as u32 {
+            0 => [1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
+            90 => [0.0, -1.0, columns, 1.0, 0.0, 0.0],
+            180 => [-1.0, 0.0, columns, 0.0, -1.0, rows],
+            _ => [0.0, 1.0, 0.0, -1.0, 0.0, rows],
+        };
+        (matrix, Sampling::Nearest)
+    }
+}
+
 /// Rotates `src` into `dst` of `height` x `width` pixels: the size of `src`, or under `expand` the size that
 /// Pillow's rule gives. Nothing is done with a size of zero.
 ///
@@ -68,13 +88,18 @@ pub fn rotate(
         }
         return Ok(());
     }
-    let matrix = matrix(src, rotation, angle, (height, width));
+    let matrix = matrix((src.height(), src.width()), rotation, angle, (height, width));
     affine(src, &matrix, rotation.sampling, rotation.fill, (height, width), dst)
 }
 
 /// From output to source: x' = a*x + b*y + c, y' = d*x + e*y + f.
-fn matrix(src: View<'_>, rotation: &Rotation, angle: f64, (height, width): (usize, usize)) -> [f64; 6] {
-    let (w, h) = (src.width() as f64, src.height() as f64);
+fn matrix(
+    (rows, columns): (usize, usize),
+    rotation: &Rotation,
+    angle: f64,
+    (height, width): (usize, usize),
+) -> [f64; 6] {
+    let (w, h) = (columns as f64, rows as f64);
     let [cx, cy] = rotation.center.unwrap_or([w / 2.0, h / 2.0]);
     let angle = -angle.to_radians();
     let (sin, cos) = (round_15(angle.sin()), round_15(angle.cos()));
@@ -119,6 +144,26 @@ mod tests {
         assert_eq!(rotated(&image, (2, 3), 270.0, (3, 2)), [4, 1, 5, 2, 6, 3]);
         assert_eq!(rotated(&image, (2, 3), 180.0, (2, 3)), [6, 5, 4, 3, 2, 1]);
         assert_eq!(rotated(&image, (2, 3), -360.0, (2, 3)), image);
+    }
+
+    #[test]
+    fn every_rotation_is_an_affine_map() {
+        let pixels: Vec<u8> = (1..=35).collect();
+        for (h, w) in [(5, 7), (5, 5), (7, 5)] {
+            let view = View::new(&pixels[..h * w], h, w, 1, w).unwrap();
+            let turns = [0.0, 90.0, 180.0, 270.0, -90.0, 33.0, 90.5];
+            for (angle, expand) in turns.into_iter().flat_map(|angle| [(angle, false), (angle, true)]) {
+                let rotation =
+                    Rotation { angle, sampling: Sampling::Bilinear, expand, center: None, fill: [9; 4] };
+                let quarter = expand && angle.abs() % 180.0 == 90.0;
+                let out = if quarter { (w, h) } else { (h, w) };
+                let (mut turned, mut mapped) = (Image::new(), Image::new());
+                rotate(view, &rotation, out, &mut turned).unwrap();
+                let (matrix, sampling) = rotation.as_affine((h, w), out);
+                affine(view, &matrix, sampling, [9; 4], out, &mut mapped).unwrap();
+                assert_eq!(turned.pixels(), mapped.pixels(), "{h}x{w} {angle} {expand}");
+            }
+        }
     }
 
     #[test]

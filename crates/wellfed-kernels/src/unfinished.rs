@@ -148,6 +148,14 @@ pub struct Unfinished {
     pub codes_at: u32,
     /// Bytes of them, a multiple of 4.
     pub codes: u32,
+    /// Where the [`crate::recipe::Recipe`] is of what follows, as it encodes itself.
+    pub recipe_at: u32,
+    /// Bytes of it, 0 if nothing follows but the map to elements.
+    pub recipe_bytes: u32,
+    /// Channels that it begins with, 1 or 3.
+    pub recipe_channels: u32,
+    /// Zero.
+    pub padding: u32,
     /// Where in the device's scratch memory the coefficients are unpacked. Zero in records that are not on their way.
     pub coefficients: u64,
     /// Where the samples of each plane go.
@@ -160,8 +168,8 @@ pub struct Unfinished {
     pub plane: [Plane; 3],
 }
 
-const _: () = assert!(size_of::<Plane>() == 184 && size_of::<Unfinished>() == 720);
-const _: () = assert!(offset_of!(Unfinished, coefficients) == 120 && offset_of!(Unfinished, plane) == 168);
+const _: () = assert!(size_of::<Plane>() == 184 && size_of::<Unfinished>() == 736);
+const _: () = assert!(offset_of!(Unfinished, coefficients) == 136 && offset_of!(Unfinished, plane) == 184);
 
 impl Plane {
     /// Groups in all rows.
@@ -224,6 +232,10 @@ impl Unfinished {
             tables: 0,
             codes_at: 0,
             codes: 0,
+            recipe_at: 0,
+            recipe_bytes: 0,
+            recipe_channels: 0,
+            padding: 0,
             coefficients: 0,
             samples: [0; 3],
             rgb: 0,

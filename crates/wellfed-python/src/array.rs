@@ -153,6 +153,10 @@ pub(crate) struct RaggedColumn {
     pub(crate) values: Py<Array>,
     #[pyo3(get)]
     pub(crate) offsets: Py<Array>,
+    /// How a device is to mix the images that it finishes of these: for each blend, in order, the weight of an image
+    /// itself, and the rectangle `x1, y1, x2, y2` if it comes from the image before.
+    #[pyo3(get)]
+    pub(crate) blends: Vec<(f64, Option<[usize; 4]>)>,
 }
 
 /// NumPy's name of `dtype`.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use wellfed::{
     Error, ErrorKind, Result,
-    engine::Recipes,
-    transform::{Size, Transform},
+    engine::{Recipes, draw_blends as draw},
+    transform::{Blend, Mixing, Size, Transform},
 };
 use wellfed_cuda::augment::{Output, Plan, Source};
 use wellfed_kernels::image::{Dtype, Layout};
@@ -26,6 +26,32 @@ const SHARE: usize = 4;
 /// What is drawn within this time is drawn by the calling thread: 256 common chains take 0.2 ms, and a thread to start
 /// half of that. Random noise takes 0.3 ms an image.
 const ALONE: Duration = Duration::from_micros(500);
+
+/// What transforms of batches (a JSON list of them) do to one of images of `size` (height, width), whose first image has this
+/// index: for each blend, in order, the weight of an image itself, and the rectangle `x1, y1, x2, y2` if it comes from the
+/// image before.
+#[pyfunction]
+pub(crate) fn draw_blends(
+    py: Python<'_>,
+    transforms: &str,
+    size: (usize, usize),
+    seed: u64,
+    epoch: u64,
+    index: u64,
+) -> PyResult<Vec<(f64, Option<[usize; 4]>)>> {
+    let transforms: Vec<Mixing> = dataset::parse(py, "transforms", transforms)?;
+    enter::quick(py, || {
+        transforms.iter().try_for_each(Mixing::check)?;
+        if size.0 == 0 || size.1 == 0 {
+            return Err(Error::config(format!("images of {} x {} have nothing to mix", size.0, size.1)));
+        }
+        let blend = |blend| match blend {
+            Blend::Sum { lam } => (lam, None),
+            Blend::Box { corners, lam } => (lam, Some(corners)),
+        };
+        Ok(draw(&transforms, size, seed, epoch, index).into_iter().map(blend).collect())
+    })
+}
 
 /// A chain of transforms for images of one size.
 #[pyclass(frozen, module = "wellfed._native")]
@@ -161,7 +187,7 @@ impl Augmentation {
 /// A batch, ready to run once its memory is there.
 #[pyclass(frozen, module = "wellfed._native")]
 pub(crate) struct AugmentPlan {
-    plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 #[pymethods]

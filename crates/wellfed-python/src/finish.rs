@@ -12,15 +12,22 @@ use std::{
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use wellfed::ErrorKind;
 use wellfed_cuda::{
+    augment::Output,
     device::Device,
-    finish::{Encoded, Places, Plan, Shape},
+    finish::{Decoded, Encoded, Places, Plan, Shape},
+    mix::{Blend, Images},
     module::Module,
     nvjpeg::{self, Nvjpeg, Planes},
     place::Place,
     stream::{Event, Stream},
 };
 
-use crate::enter;
+use wellfed_kernels::{
+    image::{Dtype, Layout},
+    points::PointMap,
+};
+
+use crate::{augment::AugmentPlan, enter};
 
 /// How a batch is finished.
 #[pyclass(frozen, module = "wellfed._native")]
@@ -116,14 +123,14 @@ fn with_session<T>(
     done
 }
 
-/// Has nvJPEG decode JPEGs among `records` into the scratch memory, and the CPU those that it does not take.
+/// Has nvJPEG decode JPEGs among `records` into the scratch memory, and the CPU those that it does not take: how many.
 fn decode(
     encoded: &[Encoded],
     records: &[u8],
     scratch: u64,
     ordinal: u32,
     stream: &Stream,
-) -> wellfed_cuda::Result<()> {
+) -> wellfed_cuda::Result<usize> {
     let jpegs: Vec<&[u8]> = encoded.iter().map(|one| &records[one.bytes.clone()]).collect();
     let planes: Vec<Planes> = encoded
         .iter()
@@ -140,7 +147,7 @@ fn decode(
     with_session(ordinal, stream, |session| {
         // SAFETY: the plan laid the planes out in the scratch memory, and the caller keeps it and the records until its
         // stream has passed.
-        unsafe { nvjpeg::decode_all(session, &jpegs, &planes, stream) }.map(drop)
+        unsafe { nvjpeg::decode_all(session, &jpegs, &planes, stream) }
     })
 }
 
@@ -166,6 +173,47 @@ pub(crate) fn run<T: Send>(
         })
     });
     done.map_err(|error| failed.map_or(error, PyRuntimeError::new_err))
+}
+
+/// Mixes finished images at `address`, `count` of `size` (channels, height, width), in the order of stream `stream` of CUDA
+/// device `device`, or before this returns on the host: `lam` and `corners` are those of a blend.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "what a batch is and where it lies")]
+pub(crate) fn mix_images(
+    py: Python<'_>,
+    device: Option<u32>,
+    stream: u64,
+    address: u64,
+    count: usize,
+    size: [usize; 3],
+    dtype: &str,
+    channels_first: bool,
+    lam: f64,
+    corners: Option<[usize; 4]>,
+) -> PyResult<()> {
+    let dtype = element(dtype)
+        .ok_or_else(|| PyRuntimeError::new_err(format!("images of {dtype} are not mixed on devices")))?;
+    let layout = if channels_first { Layout::Chw } else { Layout::Hwc };
+    let blend = corners.map_or(Blend::Sum(lam), Blend::Box);
+    run(py, || {
+        let place = place(device, stream)?;
+        let Some(launch) = (Images { address, count, size, dtype, layout }).launch(blend)? else {
+            return Ok(());
+        };
+        // SAFETY: the caller holds so many images there.
+        unsafe { place.launch(launch.name, launch.grid, launch.threads, &launch.args) }
+    })
+}
+
+/// The type of this name, if images may be of it.
+fn element(dtype: &str) -> Option<Dtype> {
+    match dtype {
+        "uint8" => Some(Dtype::U8),
+        "float16" => Some(Dtype::F16),
+        "bfloat16" => Some(Dtype::Bf16),
+        "float32" => Some(Dtype::F32),
+        _ => None,
+    }
 }
 
 #[pymethods]
@@ -204,7 +252,50 @@ impl FinishPlan {
         self.plan.scratch()
     }
 
-    /// Submits the work to a stream of CUDA device `device`; None is the host, where it is done when this returns.
+    /// Images that the host decoded or that were pixels, that the kernels decode, and that nvJPEG is asked to.
+    #[getter]
+    fn decoded(&self) -> (usize, usize, usize) {
+        let Decoded { host, device, nvjpeg } = self.plan.decoded();
+        (host, device, nvjpeg)
+    }
+
+    /// Channels, rows and columns of 8-bit images in between, where more follows for images that end with so many
+    /// `channels`: then [`FinishPlan::run`] makes those.
+    fn between(&self, channels: usize) -> Option<[usize; 3]> {
+        self.plan.between(channels)
+    }
+
+    /// Plans what follows: from images in between at `address` to finished ones at `output`, of `size` (channels, height,
+    /// width) and elements by `table`, of 256 numbers of 32 bits a channel.
+    #[allow(clippy::too_many_arguments, reason = "what a batch is and where it lies")]
+    fn after(
+        &self,
+        address: u64,
+        output: u64,
+        size: [usize; 3],
+        dtype: &str,
+        channels_first: bool,
+        table: &[u8],
+    ) -> PyResult<AugmentPlan> {
+        let [channels, height, width] = size;
+        let (words, rest) = table.as_chunks::<4>();
+        let words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+        let map = element(dtype)
+            .filter(|_| rest.is_empty())
+            .and_then(|dtype| PointMap::of_bits(dtype, &words))
+            .filter(|map| map.channels() == channels)
+            .ok_or_else(|| {
+                let bytes = table.len();
+                PyRuntimeError::new_err(format!("a table of {bytes} bytes for {channels} channels"))
+            })?;
+        let layout = if channels_first { Layout::Chw } else { Layout::Hwc };
+        let output = Output { address: output, map: &map, layout, height, width };
+        let plan = self.plan.after(address, output).map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        Ok(AugmentPlan { plan })
+    }
+
+    /// Submits the work to a stream of CUDA device `device`; None is the host, where it is done when this returns. Says how
+    /// many images nvJPEG did not take, which the CPU decoded.
     #[allow(clippy::too_many_arguments, reason = "what a batch is and where it lies")]
     fn run(
         &self,
@@ -219,7 +310,7 @@ impl FinishPlan {
         channels: u32,
         element: u32,
         step: [i64; 4],
-    ) -> PyResult<()> {
+    ) -> PyResult<usize> {
         let places = Places { records, offsets, scratch, table, out };
         let shape = Shape { channels, element, step };
         run(py, || {
@@ -228,12 +319,14 @@ impl FinishPlan {
             let host = unsafe {
                 std::slice::from_raw_parts(std::ptr::with_exposed_provenance::<u8>(self.host.0), self.host.1)
             };
+            let mut refused = 0;
             self.plan.run(
                 places,
                 shape,
                 |encoded| match (&place, device) {
                     (Place::Device { stream, .. }, Some(ordinal)) => {
-                        decode(encoded, host, scratch, ordinal, stream)
+                        refused += decode(encoded, host, scratch, ordinal, stream)?;
+                        Ok(())
                     }
                     _ => Err(wellfed_cuda::Error::Argument("nvJPEG decodes on a device only".to_owned())),
                 },
@@ -241,7 +334,8 @@ impl FinishPlan {
                     // SAFETY: the plan was made of these records, and the caller holds memory as large as it says.
                     unsafe { place.launch(kernel, grid, threads, args) }
                 },
-            )
+            )?;
+            Ok(refused)
         })
     }
 }

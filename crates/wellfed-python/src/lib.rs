@@ -29,13 +29,13 @@ mod _native {
     #[pymodule_export]
     use crate::array::{Array, RaggedColumn};
     #[pymodule_export]
-    use crate::augment::{AugmentPlan, Augmentation};
+    use crate::augment::{AugmentPlan, Augmentation, draw_blends};
     #[pymodule_export]
     use crate::command::run_command;
     #[pymodule_export]
     use crate::dataset::{Dataset, apply, check_transform, default_options, device_has_streams};
     #[pymodule_export]
-    use crate::finish::{FinishPlan, open_nvjpeg};
+    use crate::finish::{FinishPlan, mix_images, open_nvjpeg};
     #[pymodule_export]
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]

@@ -259,7 +259,11 @@ fn convert(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
         ColumnData::Array { shape, .. } => shape.first().copied().unwrap_or(0),
         _ => 0,
     };
-    let mut parts = vec![values(py, column.data)?];
+    let blends = column.blends.iter().map(|blend| match *blend {
+        Blend::Sum { lam } => (lam, None),
+        Blend::Box { corners, lam } => (lam, Some(corners)),
+    });
+    let mut parts = vec![values(py, column.data, blends.collect())?];
     if let Some(lengths) = column.lengths {
         let lengths = Array::new(DType::Int64, vec![lengths.len() / 8], lengths);
         parts.push(Py::new(py, lengths)?.into_any());
@@ -275,13 +279,13 @@ fn convert(py: Python<'_>, column: Column) -> PyResult<Py<PyAny>> {
     }
 }
 
-fn values(py: Python<'_>, data: ColumnData) -> PyResult<Py<PyAny>> {
+fn values(py: Python<'_>, data: ColumnData, blends: Vec<(f64, Option<[usize; 4]>)>) -> PyResult<Py<PyAny>> {
     Ok(match data {
         ColumnData::Array { dtype, shape, bytes } => Py::new(py, Array::new(dtype, shape, bytes))?.into_any(),
         ColumnData::Ragged { dtype, shape, bytes, offsets } => {
             let values = Py::new(py, Array::new(dtype, shape, bytes))?;
             let offsets = Py::new(py, Array::new(DType::Int64, vec![offsets.len() / 8], offsets))?;
-            Py::new(py, RaggedColumn { values, offsets })?.into_any()
+            Py::new(py, RaggedColumn { values, offsets, blends })?.into_any()
         }
         ColumnData::List { dtype, shapes, bytes } => {
             let list = PyList::empty(py);

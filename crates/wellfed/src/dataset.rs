@@ -14,8 +14,8 @@ use crate::{
     memory::{PageLock, allocator::Allocator},
     order::{Batches, Fields, Order, Pick},
     plan::{
-        Assembly, Batching, Decoded, Device, Node, OnDevice, Options, Outline, PLAN_VERSION, Plan, Program,
-        Run, Stages, batches_of_zip,
+        Assembly, Batching, Decoded, Device, Node, Options, Outline, PLAN_VERSION, Plan, Program, Run,
+        Stages, batches_of_zip,
         lower::{Lowered, Output, is_image, is_transformed, lower},
         program::Unsettled,
     },
@@ -558,10 +558,6 @@ impl Dataset {
         let options = &self.plan.options;
         let seed = self.leaf_seed(lowered, leaf);
         let assembly = (assembly, lowered.leaves[leaf].first_column);
-        // Batches are mixed on the host.
-        let mixed = !lowered.output.mixed.is_empty();
-        let finished = mixed.then(|| Options { on_device: OnDevice::Copy, ..options.clone() });
-        let options = finished.as_ref().unwrap_or(options);
         Program::new(
             &lowered.leaves[leaf].maps,
             options,

@@ -8,12 +8,14 @@ for the stage that copies ahead, its own.
 from __future__ import annotations
 
 import site
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import _native
+from ._augment import submit
 from ._device import target
 
 SCRATCH = 1 << 29
@@ -47,6 +49,8 @@ class Recipe:
         size: Channels, height and width.
         dtype: Type of elements.
         channels_first: Whether the shape of a batch is (N, C, H, W), or (N, H, W, C).
+        decoded: Images so far whose pixels came from the CPU (``"cpu"``), from kernels that decoded coefficients
+            (``"device"``), and from nvJPEG (``"nvjpeg"``).
     """
 
     def __init__(self, size: list[int], dtype: str, channels_first: bool, table: bytes) -> None:
@@ -54,19 +58,24 @@ class Recipe:
         self.size = size
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.channels_first = channels_first
-        self._table = torch.frombuffer(bytearray(table), dtype=torch.uint8)
+        self.decoded = {"cpu": 0, "device": 0, "nvjpeg": 0}
+        self.map = table
+        """What becomes of 8-bit values: 256 numbers of 32 bits for each channel."""
         # Not a cache of a bound method: that is a cycle, and tables would stay until garbage is collected.
-        self._tables: dict[torch.device, torch.Tensor] = {}
+        self._tables: dict[tuple[torch.device, bool], torch.Tensor] = {}
 
-    def table(self, device: torch.device) -> torch.Tensor:
-        """The table in the device's memory."""
-        table = self._tables.get(device)
+    def table(self, device: torch.device, identity: bool = False) -> torch.Tensor:
+        """The table in the device's memory; that of values that stay as they are, if it is the `identity`."""
+        table = self._tables.get((device, identity))
         if table is None:
-            table = self._table.to(device)
+            same = torch.arange(256, dtype=torch.int32).repeat(4).view(torch.uint8)
+            table = (same if identity else torch.frombuffer(bytearray(self.map), dtype=torch.uint8)).to(
+                device
+            )
             if device.type == "cuda":
                 # It is used on other streams than the one that copies it.
                 torch.cuda.current_stream(device).synchronize()
-            self._tables[device] = table
+            self._tables[device, identity] = table
         return table
 
 
@@ -76,8 +85,19 @@ class LeftImages:
     It goes ahead as a tensor does: `Copies` calls `to` with its own stream as the current one.
     """
 
-    def __init__(self, records: torch.Tensor, offsets: torch.Tensor, recipe: Recipe) -> None:
-        """Records one after the other, uint8, and int64 offsets, one more than there are images."""
+    def __init__(
+        self,
+        records: torch.Tensor,
+        offsets: torch.Tensor,
+        recipe: Recipe,
+        blends: Sequence[tuple[float, list[int] | None]] = (),
+    ) -> None:
+        """Records one after the other, uint8, and int64 offsets, one more than there are images.
+
+        Finished images are mixed by `blends`, in order: sums with this weight of an image itself, or a rectangle of the
+        image before (x1, y1, x2, y2).
+        """
+        self._blends = blends
         self._records = records
         self._offsets = offsets
         self._recipe = recipe
@@ -105,25 +125,46 @@ class LeftImages:
         records = self._records.to(device, non_blocking=non_blocking)
         offsets = self._offsets.to(device, non_blocking=non_blocking)
         scratch = torch.empty(plan.scratch + 16, dtype=torch.uint8, device=device)
-        table = recipe.table(device)
+        between = plan.between(channels)
+        table = recipe.table(device, identity=between is not None)
         index, stream = None, 0
         if device.type == "cuda":
             index = torch.cuda.current_device() if device.index is None else device.index
             stream = int(torch.cuda.current_stream(device).cuda_stream)
-        stride = out.stride()
+        made, stride = out, out.stride()
         step = stride if recipe.channels_first else (stride[0], stride[3], stride[1], stride[2])
-        plan.run(
+        if between is not None:
+            # Bytes, of which the kernels of `Augment` make the batch.
+            channels = between[0]
+            made = torch.empty((count, *between), dtype=torch.uint8, device=device)
+            step = made.stride()
+        refused = plan.run(
             index,
             stream,
             records.data_ptr(),
             offsets.data_ptr(),
             -(-scratch.data_ptr() // 16) * 16,
             table.data_ptr(),
-            out.data_ptr(),
+            made.data_ptr(),
             channels,
-            out.element_size(),
+            made.element_size(),
             step,
         )
+        by_host, by_kernels, by_nvjpeg = plan.decoded
+        recipe.decoded["cpu"] += by_host + refused
+        recipe.decoded["device"] += by_kernels
+        recipe.decoded["nvjpeg"] += by_nvjpeg - refused
+        if between is not None:
+            size, dtype = recipe.size, str(recipe.dtype).removeprefix("torch.")
+            after = plan.after(
+                made.data_ptr(), out.data_ptr(), size, dtype, recipe.channels_first, recipe.map
+            )
+            submit(after, device)
+        for blend in self._blends:
+            dtype = str(recipe.dtype).removeprefix("torch.")
+            _native.mix_images(
+                index, stream, out.data_ptr(), count, recipe.size, dtype, recipe.channels_first, *blend
+            )
         return out
 
     def record_stream(self, stream: Any) -> None:

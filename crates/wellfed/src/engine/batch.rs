@@ -1,7 +1,7 @@
 //! What the consumer gets: a [`Batch`] of columns, one per field.
 
 use super::ring::Buffer;
-use crate::sample::DType;
+use crate::{sample::DType, transform::Blend};
 
 /// A column of a batch.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Column {
     /// Which places of each value along the side of lengths are not padding, as bool, if the plan asks for it: as many a value as the
     /// padded side has.
     pub mask: Option<Buffer>,
+    /// How a device is to mix the images that it finishes, in order; empty for all others.
+    pub blends: Vec<Blend>,
 }
 
 /// Values of one field for all samples of a batch.

@@ -172,7 +172,7 @@ impl Executor {
     /// # Errors
     /// [`ErrorKind::Config`] for columns that cannot be mixed.
     pub(crate) fn mix(&mut self, mixed: &[Mixed], layout: Batching) -> Result<()> {
-        let Some(mixer) = Mixer::new(mixed, &self.columns, layout)? else { return Ok(()) };
+        let Some(mixer) = Mixer::new(mixed, &self.columns, &self.left(), layout)? else { return Ok(()) };
         if let Some(kind) = mixer.label_column() {
             let mut columns = self.columns.to_vec();
             columns[mixer.label].kind = kind.clone();

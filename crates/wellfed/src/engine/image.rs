@@ -21,6 +21,7 @@ use super::{
     float::FloatImage,
     fold::Fold,
     kernel::{Kernel, KernelScratch},
+    leave, recipe,
     tensorflow::{self, TfImage},
     whole,
 };
@@ -255,27 +256,54 @@ impl Maker<'_> {
                 Step::Geometry(operations) => {
                     held = self.geometry(held, operations.clone(), scratch, probe)?
                 }
-                Step::Whole(at) => {
-                    held = self.whole(held, *at, scratch, probe)?;
-                    let bytes = whole::memory(&scratch.actions[*at], scratch.sizes[*at]);
-                    scratch.codec.reserve(bytes, scratch.whole.capacity())?;
-                    let ImageScratch { work, whole, actions, .. } = &mut *scratch;
-                    whole::run(&mut actions[*at], work, whole)
-                        .map_err(|e| e.with_stage(self.program.operations[*at].transform.name()))?;
-                    probe.lap(Phase::Transform, work.pixels().len());
-                }
+                Step::Whole(at) => held = self.change(held, *at, scratch, probe)?,
                 Step::Write { operations, map } => {
                     let (fold, size);
                     (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
                     self.render(held, &fold, size, map, self.program.layout, scratch, slot, probe)?;
                     probe.lap(Phase::Write, slot.len());
                 }
-                Step::Leave { operations, from, .. } => {
+                Step::Leave { operations, rest, from, .. } => {
                     let Some(record) = record else {
                         return Err(Error::new(ErrorKind::Internal, "a record has no memory of its own"));
                     };
-                    let (held, fold, size) = self.fold(held, operations.clone(), scratch, probe)?;
+                    let (mut operations, mut rest) = (operations.clone(), &rest[..]);
+                    let mut begin = scratch.sizes[operations.end];
+                    let recipe = |rest: &[Step], scratch: &ImageScratch, begin: Size| {
+                        let ImageScratch { actions, sizes, .. } = scratch;
+                        recipe::of_steps(self.program, rest, actions, sizes, begin)
+                    };
+                    let mut follows = None;
+                    if !rest.is_empty() {
+                        follows = recipe(rest, scratch, begin).ok();
+                    }
+                    if follows.is_none() && !rest.is_empty() {
+                        // This draw has what recipes have not: all up to the last write is done here.
+                        held = self.geometry(held, operations, scratch, probe)?;
+                        let write = rest.iter().rposition(|step| matches!(step, Step::Write { .. }));
+                        let (before, after) = rest.split_at(write.unwrap_or(0));
+                        for step in before {
+                            held = match step {
+                                Step::Geometry(range) => {
+                                    self.geometry(held, range.clone(), scratch, probe)?
+                                }
+                                Step::Whole(at) => self.change(held, *at, scratch, probe)?,
+                                _ => return Err(Error::new(ErrorKind::Internal, "a step that is not left")),
+                            };
+                        }
+                        let Some((Step::Write { operations: last, .. }, erase)) = after.split_first() else {
+                            return Err(Error::new(ErrorKind::Internal, "nothing is left to write"));
+                        };
+                        (operations, rest, begin) = (last.clone(), erase, scratch.sizes[last.end]);
+                        if !rest.is_empty() {
+                            follows = Some(recipe(rest, scratch, begin)?);
+                        }
+                    }
+                    let (held, fold, size) = self.fold(held, operations, scratch, probe)?;
                     self.leave(held, &fold, size, *from, scratch, record, probe)?;
+                    if let Some(recipe) = follows {
+                        leave::follow(&recipe, begin.channels, scratch, record)?;
+                    }
                     probe.lap(Phase::Write, record.len());
                     return Ok(last);
                 }
@@ -451,6 +479,24 @@ impl Maker<'_> {
             self.materialize(held, &Fold::new(size.height, size.width), size, scratch, probe)?;
         }
         Ok(Held::Work)
+    }
+
+    /// Runs the operation `at`, which needs a whole image; the result is in `scratch.work`.
+    fn change<'b>(
+        &self,
+        held: Held<'b>,
+        at: usize,
+        scratch: &mut ImageScratch,
+        probe: &mut Probe<'_>,
+    ) -> Result<Held<'b>> {
+        let held = self.whole(held, at, scratch, probe)?;
+        let bytes = whole::memory(&scratch.actions[at], scratch.sizes[at]);
+        scratch.codec.reserve(bytes, scratch.whole.capacity())?;
+        let ImageScratch { work, whole, actions, .. } = &mut *scratch;
+        whole::run(&mut actions[at], work, whole)
+            .map_err(|e| e.with_stage(self.program.operations[at].transform.name()))?;
+        probe.lap(Phase::Transform, work.pixels().len());
+        Ok(held)
     }
 
     /// Runs geometric operations; the result is in `scratch.work`, unless there was nothing to do.

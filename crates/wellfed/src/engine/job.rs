@@ -279,7 +279,8 @@ impl Job {
             }
         };
         if let Some(mixer) = &self.columns.mixer {
-            let (images, labels) = (column(mixer.images.column)?, column(mixer.label)?);
+            let images = if mixer.leaves_images() { &mut [] } else { column(mixer.images.column)? };
+            let labels = column(mixer.label)?;
             return mixer.run(keep.len(), images, labels, key()).map(Some);
         }
         if let (Some(images), Some(blend)) = (&self.columns.images, self.span.blend()) {
@@ -368,14 +369,16 @@ impl Job {
         let stacked = self.stacked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
         let mut stacked = stacked.into_iter();
         let mut columns = Vec::with_capacity(self.columns.len());
-        // Columns that were mixed, and the labels that came of it.
-        let (mut image, mut labels) = (None, None);
+        // Columns that were mixed, the labels that came of it, and what is left to be mixed.
+        let (mut image, mut labels, mut blends) = (None, None, Vec::new());
         let unmixed = || Error::new(ErrorKind::Internal, "a batch was not mixed");
         if is_mixed {
             let made = self.mixed.into_inner().ok_or_else(unmixed)??;
             if let Some(mixer) = &self.columns.mixer {
                 image = Some(mixer.images.column);
-                labels = Some((mixer.label, made.ok_or_else(unmixed)?));
+                let mut made = made.ok_or_else(unmixed)?;
+                blends = std::mem::take(&mut made.blends);
+                labels = Some((mixer.label, made));
             } else {
                 image = self.columns.images.map(|images| images.column);
             }
@@ -385,7 +388,7 @@ impl Job {
         for (number, (spec, storage)) in self.columns.iter().zip(made).enumerate() {
             let Stacked { mut data, mut lengths, mut mask } = match storage {
                 Storage::Array(bytes) if labels.as_ref().is_some_and(|(column, _)| *column == number) => {
-                    let (_, Labels { dtype, shape }) = labels.take().ok_or_else(unmixed)?;
+                    let (_, Labels { dtype, shape, .. }) = labels.take().ok_or_else(unmixed)?;
                     ColumnData::Array { dtype, shape, bytes }.into()
                 }
                 Storage::Array(bytes) if image == Some(number) => {
@@ -401,7 +404,8 @@ impl Job {
             };
             data.lend();
             lengths.iter_mut().chain(&mut mask).for_each(Buffer::lend);
-            columns.push(Column { name: spec.name.clone(), data, lengths, mask });
+            let blends = if image == Some(number) { std::mem::take(&mut blends) } else { Vec::new() };
+            columns.push(Column { name: spec.name.clone(), data, lengths, mask, blends });
         }
         Ok(Batch { columns, len: keep.len(), epoch: self.epoch, number: self.number })
     }

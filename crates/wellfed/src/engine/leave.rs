@@ -3,6 +3,7 @@
 //! The kernels of a device run what most programs end with: a crop, two passes of weighted sums, flips, and a table from
 //! 8-bit values to elements; of JPEGs also all that comes after Huffman decoding. What they do not run (padding, alpha,
 //! OpenCV's resizes) is done here, and the record holds the finished pixels, of which only the values are left to map.
+//! Colours, blurs, affine maps and erasing after all that are a recipe at the end of the record.
 
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
@@ -10,6 +11,7 @@ use wellfed_jpeg::{Colour, Form, PartPlane, PartUpsampling};
 use wellfed_kernels::{
     image::Layout,
     level::Level,
+    recipe::Recipe,
     resample::{AxisWeights, Resizer, Weights},
     unfinished::{ALIGNMENT, Plane, Unfinished, colour, kind, upsampling},
 };
@@ -265,6 +267,24 @@ impl Maker<'_> {
         let map = identity(size.channels)?;
         self.render(held, fold, size, map, Layout::Chw, scratch, &mut record[begin..], probe)
     }
+}
+
+/// Appends what follows to a record, for an image that has so many channels before it.
+pub(super) fn follow(
+    recipe: &Recipe,
+    channels: usize,
+    scratch: &ImageScratch,
+    record: &mut Vec<u8>,
+) -> Result<()> {
+    let mut head = Unfinished::read(record)
+        .ok_or_else(|| Error::new(crate::ErrorKind::Internal, "a record without a beginning"))?;
+    let mut bytes = Vec::new();
+    recipe.encode(&mut bytes);
+    reserve(record, bytes.len() + ALIGNMENT, scratch)?;
+    head.recipe_at = number(record.len())?;
+    (head.recipe_bytes, head.recipe_channels) = (number(bytes.len())?, number(channels)?);
+    record.extend_from_slice(&bytes);
+    finish(head, record)
 }
 
 /// Makes room for `more` bytes, reserved first.

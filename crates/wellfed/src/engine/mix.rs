@@ -1,6 +1,8 @@
 //! Mixes finished batches in the memory they lie in: what `map(MixUp(...))` after `batch` does, and what a caller who gives
 //! batches has drawn for each.
 //!
+//! Images that are left to a device are mixed there: what was drawn for them goes with the batch. Their labels are mixed here.
+//!
 //! Labels that are indices of classes become rows of float32, one number a class. The column has room for those from the
 //! beginning; workers write the index to the start of a sample's place.
 //!
@@ -12,6 +14,7 @@ use wellfed_kernels::{
     mix::{Runs, blend, paste},
 };
 
+use super::leave::LeftImage;
 use crate::{
     Error, ErrorKind, Result,
     column::{ColumnKind, ColumnSpec},
@@ -123,6 +126,8 @@ pub(crate) struct Mixer {
     classes: usize,
     /// Whether labels are indices before they are mixed.
     indices: bool,
+    /// Whether images are left to a device.
+    left: bool,
 }
 
 /// What the column of labels is after mixing.
@@ -130,15 +135,23 @@ pub(crate) struct Mixer {
 pub(crate) struct Labels {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
+    /// What was drawn for images that are left to a device, in order.
+    pub(crate) blends: Vec<Blend>,
 }
 
 impl Mixer {
-    /// For batches of `columns`, whose images have this layout.
+    /// For batches of `columns`, whose images have this layout; of some columns images are left to a device.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for images and labels that cannot be mixed.
-    pub(crate) fn new(mixed: &[Mixed], columns: &[ColumnSpec], layout: Batching) -> Result<Option<Self>> {
+    pub(crate) fn new(
+        mixed: &[Mixed],
+        columns: &[ColumnSpec],
+        left: &[Option<LeftImage>],
+        layout: Batching,
+    ) -> Result<Option<Self>> {
         let Some(&Mixed { image, label, .. }) = mixed.first() else { return Ok(None) };
+        let left = left.get(image).and_then(Option::as_ref);
         let transforms: Vec<Mixing> = mixed.iter().flat_map(|one| one.transforms.clone()).collect();
         if transforms.len() > stage::BATCHES.len() {
             let (count, most) = (transforms.len(), stage::BATCHES.len());
@@ -161,13 +174,19 @@ impl Mixer {
             ))
             .with_hint("end with one size, as by Resize((h, w)) or a crop")),
         };
-        let (dtype, sides) = shape_of(image)?;
-        let Some(images) = Images::of(columns, image, layout) else {
-            let what =
-                format!("{name}: {} has shape {sides:?}, and images have 3 sides", columns[image].name);
-            return Err(Error::config(what));
+        let images = match left {
+            Some(&LeftImage { size, dtype, .. }) => Images { column: image, dtype, size, layout },
+            None => {
+                let (_, sides) = shape_of(image)?;
+                Images::of(columns, image, layout).ok_or_else(|| {
+                    Error::config(format!(
+                        "{name}: {} has shape {sides:?}, and images have 3 sides",
+                        columns[image].name
+                    ))
+                })?
+            }
         };
-        let size = images.size;
+        let Images { size, dtype, .. } = images;
         let mixes: Vec<_> = transforms.iter().flat_map(Mixing::mixes).collect();
         if mixes.iter().any(|(_, sums)| *sums) && float(dtype).is_none() {
             return Err(Error::config(format!(
@@ -211,7 +230,7 @@ impl Mixer {
         if size.contains(&0) || classes == 0 {
             return Err(Error::config(format!("{name}: images of {size:?}, {classes} classes")));
         }
-        Ok(Some(Self { transforms, images, label, classes, indices }))
+        Ok(Some(Self { transforms, images, label, classes, indices, left: left.is_some() }))
     }
 
     /// What the column of labels must be while samples are made; `None`: what it is.
@@ -221,7 +240,13 @@ impl Mixer {
         self.indices.then_some(ColumnKind::Array { dtype: DType::Float32, shape })
     }
 
-    /// Mixes `samples` samples, which stand at the beginning of both columns.
+    /// Whether images are left to a device, which mixes them.
+    pub(crate) fn leaves_images(&self) -> bool {
+        self.left
+    }
+
+    /// Mixes `samples` samples, which stand at the beginning of both columns; of images that are left to a device there are
+    /// no bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`] for a label that is none of the classes.
@@ -233,7 +258,11 @@ impl Mixer {
         key: Key,
     ) -> Result<Labels> {
         let [_, height, width] = self.images.size;
-        let soft = |dtype, sides: &[usize]| Labels { dtype, shape: [&[samples], sides].concat() };
+        let soft = |dtype, sides: &[usize]| Labels {
+            dtype,
+            shape: [&[samples], sides].concat(),
+            blends: Vec::new(),
+        };
         let mut hard = self.indices;
         if samples == 0 {
             return Ok(soft(DType::Float32, &[self.classes]));
@@ -242,20 +271,20 @@ impl Mixer {
             let place = 4 * self.classes.max(2);
             (0..samples).for_each(|at| labels.copy_within(at * place..at * place + 8, at * 8));
         }
-        let mut blends = Vec::new();
-        for (transform, stage) in self.transforms.iter().zip(stage::BATCHES) {
-            let mut rng = Rng::for_stage(key.seed, key.epoch, key.index, stage);
-            transform.draw((height, width), &mut rng, &mut blends);
-        }
-        for drawn in blends {
+        let mut blends = draw_blends(&self.transforms, (height, width), key.seed, key.epoch, key.index);
+        for &drawn in &blends {
             if std::mem::take(&mut hard) {
                 self.one_hot(samples, labels)?;
             }
-            self.images.mix(samples, images, drawn)?;
+            if !self.left {
+                self.images.mix(samples, images, drawn)?;
+            }
             let (Blend::Sum { lam } | Blend::Box { lam, .. }) = drawn;
             blend(&mut labels[..samples * 4 * self.classes], samples, Dtype::F32, lam);
         }
-        Ok(if hard { soft(DType::Int64, &[]) } else { soft(DType::Float32, &[self.classes]) })
+        blends.truncate(if self.left { blends.len() } else { 0 });
+        let made = if hard { soft(DType::Int64, &[]) } else { soft(DType::Float32, &[self.classes]) };
+        Ok(Labels { blends, ..made })
     }
 
     /// Makes rows of numbers of the indices at the beginning of `labels`.
@@ -279,6 +308,22 @@ impl Mixer {
         }
         Ok(())
     }
+}
+
+/// What `transforms` do to a batch of images of so many rows and columns, of which the first one has this index in this
+/// epoch: of no more than 64 transforms.
+pub fn draw_blends(
+    transforms: &[Mixing],
+    size: (usize, usize),
+    seed: u64,
+    epoch: u64,
+    index: u64,
+) -> Vec<Blend> {
+    let mut blends = Vec::new();
+    for (transform, stage) in transforms.iter().zip(stage::BATCHES) {
+        transform.draw(size, &mut Rng::for_stage(seed, epoch, index, stage), &mut blends);
+    }
+    blends
 }
 
 /// The element type of the kernels that blend.

@@ -43,6 +43,7 @@ pub use batch::{Batch, Column, ColumnData};
 pub use cache::{Indexed, RowIndexes, SeenRows, index_rows};
 pub use leave::LeftImage;
 pub use loader::{BadSample, Epoch, Loader, Next};
+pub use mix::draw_blends;
 pub use recipe::Recipes;
 pub use ring::Buffer;
 pub use single::{Form, Single, SingleScratch, Values};

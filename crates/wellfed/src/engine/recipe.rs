@@ -131,37 +131,7 @@ impl Recipes {
             actions.push(action);
             sizes.push(size);
         }
-        let mut builder = Builder { program: &self.program, stages: Vec::new(), fold: None, ops: Vec::new() };
-        let mut patches = Vec::new();
-        for step in &self.program.steps {
-            match step {
-                Step::Geometry(range) => {
-                    for at in range.clone() {
-                        builder.action(at, &actions[at], sizes[at])?;
-                    }
-                }
-                // Casts and normalization are in the map, and commute with the geometry between them.
-                Step::Write { operations, .. } => {
-                    for at in operations.clone() {
-                        if !matches!(self.program.operations[at].class, Class::Cast | Class::Normalize) {
-                            builder.action(at, &actions[at], sizes[at])?;
-                        }
-                    }
-                }
-                Step::Whole(at) => builder.action(*at, &actions[*at], sizes[*at])?,
-                Step::Erase(at) => patches.extend(erased(&actions[*at], sizes[*at])),
-                // Nothing is left to a device by default.
-                Step::Decode
-                | Step::Crops { .. }
-                | Step::TensorFlow(_)
-                | Step::Float(_)
-                | Step::Leave { .. } => {
-                    return Err(unwritten(&self.program));
-                }
-            }
-        }
-        builder.close(self.input);
-        Ok(Recipe { stages: builder.stages, patches })
+        of_steps(&self.program, &self.program.steps, &actions, &sizes, self.input)
     }
 
     /// Makes the image of this index in this epoch on the CPU. `pixels` are of [`Recipes::input`], channel by channel;
@@ -177,6 +147,46 @@ impl Recipes {
         maker.make(pixels, &mut ImageScratch::default(), Target::Slot(slot), &mut Probe::off(&lane))?;
         Ok(())
     }
+}
+
+/// What `steps` do to an image of size `input` by these draws of all operations, of which `sizes` has the size before each.
+///
+/// # Errors
+/// With the transform as its stage, for what recipes do not have.
+pub(super) fn of_steps(
+    program: &ImageProgram,
+    steps: &[Step],
+    actions: &[Action],
+    sizes: &[Size],
+    input: Size,
+) -> Result<Recipe> {
+    let mut builder = Builder { program, stages: Vec::new(), fold: None, ops: Vec::new() };
+    let mut patches = Vec::new();
+    for step in steps {
+        match step {
+            Step::Geometry(range) => {
+                for at in range.clone() {
+                    builder.action(at, &actions[at], sizes[at])?;
+                }
+            }
+            // Casts and normalization are in the map, and commute with the geometry between them.
+            Step::Write { operations, .. } => {
+                for at in operations.clone() {
+                    if !matches!(program.operations[at].class, Class::Cast | Class::Normalize) {
+                        builder.action(at, &actions[at], sizes[at])?;
+                    }
+                }
+            }
+            Step::Whole(at) => builder.action(*at, &actions[*at], sizes[*at])?,
+            Step::Erase(at) => patches.extend(erased(&actions[*at], sizes[*at])),
+            // Nothing is left to a device by default.
+            Step::Decode | Step::Crops { .. } | Step::TensorFlow(_) | Step::Float(_) | Step::Leave { .. } => {
+                return Err(unwritten(program));
+            }
+        }
+    }
+    builder.close(input);
+    Ok(Recipe { stages: builder.stages, patches })
 }
 
 /// The error of a program that does not end in one map of 8-bit pixels.

@@ -75,8 +75,9 @@ pub(crate) enum Step {
     Whole(usize),
     /// Geometry, casts and normalization, folded into one kernel that writes to the batch.
     Write { operations: Range<usize>, map: PointMap },
-    /// As `Write`, but what is left is written down for a device, `from` the earliest step that it runs. The last one.
-    Leave { operations: Range<usize>, map: PointMap, from: OnDevice },
+    /// As `Write`, but what is left is written down for a device, `from` the earliest step that it runs: geometry, which
+    /// may be none, and what follows it, of which there is no cast to more than bytes but in `map`. The last one.
+    Leave { operations: Range<usize>, rest: Vec<Step>, map: PointMap, from: OnDevice },
     /// One `RandomErasing` on the finished image, in the batch.
     Erase(usize),
     /// As `Write`, once for each crop of an image of which several are made.
@@ -374,6 +375,18 @@ impl ImageProgram {
         names.join(" + ")
     }
 
+    /// Names of the operations of a [`Step::Leave`], for people.
+    pub(crate) fn names_left(&self, operations: &Range<usize>, rest: &[Step]) -> String {
+        let of = |step: &Step| match step {
+            Step::Geometry(range) | Step::Write { operations: range, .. } => range.clone(),
+            Step::Whole(at) | Step::Erase(at) => *at..at + 1,
+            _ => 0..0,
+        };
+        let ranges = std::iter::once(operations.clone()).chain(rest.iter().map(of));
+        let names: Vec<String> = ranges.filter(|range| !range.is_empty()).map(|r| self.names(r)).collect();
+        names.join(" + ")
+    }
+
     /// The program in words, one line a step.
     pub(crate) fn describe(&self) -> Vec<String> {
         let channels = self.shape.channels;
@@ -407,14 +420,15 @@ impl ImageProgram {
                 Step::Write { operations, .. } => {
                     format!("{} -> batch, in one pass", self.names(operations.clone()))
                 }
-                Step::Leave { operations, from, .. } => {
+                Step::Leave { operations, rest, from, .. } => {
                     let first = match from {
                         OnDevice::Decode => "decode (all but Huffman codes) + ",
                         OnDevice::Auto => "a share chosen while it runs: decode (all but Huffman codes) + ",
                         OnDevice::Nvjpeg => "decode (by nvJPEG; not exact) + ",
                         _ => "",
                     };
-                    format!("{first}{} -> batch, on the device", self.names(operations.clone()))
+                    let names = self.names_left(operations, rest);
+                    format!("{first}{names} -> batch, on the device")
                 }
                 Step::Crops { operations, .. } => {
                     format!("{} -> batch, crop by crop", self.names(operations.clone()))

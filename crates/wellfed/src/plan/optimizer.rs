@@ -3,9 +3,14 @@
 //! No pass may change a bit of the result: the kernels that run fused steps are bit-equal to their parts, and a
 //! property test compares optimized with unoptimized programs over random plans.
 
-use super::field::{ImageProgram, Step};
+use wellfed_kernels::points::PointMap;
+
+use super::field::{ImageProgram, Input, Step};
 use super::options::OnDevice;
-use crate::{Result, transform::Class};
+use crate::{
+    Result,
+    transform::{Class, Shape, runs_on_devices},
+};
 
 /// What a pass did to a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,18 +52,65 @@ pub(crate) fn leave(program: &mut ImageProgram, on_device: OnDevice, field: &str
     {
         return notes.push(refuse("its images differ in size, are masks, or are several of one"));
     }
-    match program.steps.pop() {
-        Some(Step::Write { operations, map }) => {
-            let what = format!("{} is done there", program.names(operations.clone()));
-            program.steps.push(Step::Leave { operations, map, from: on_device });
-            notes.push(Note { field: field.to_owned(), pass, change: what });
-        }
-        Some(other) => {
-            program.steps.push(other);
-            notes.push(refuse("its last transform is one that only the host runs"));
-        }
-        None => {}
+    let Some((first, end, map)) = leavable(program) else {
+        return notes.push(refuse("its last transform is one that only the host runs"));
+    };
+    let mut left = program.steps.split_off(first);
+    let operations = match &left[0] {
+        Step::Geometry(range) | Step::Write { operations: range, .. } => range.clone(),
+        Step::Whole(at) => *at..*at,
+        _ => end..end,
+    };
+    if !operations.is_empty() || matches!(left[0], Step::Geometry(_) | Step::Write { .. }) {
+        left.remove(0);
     }
+    let what = format!("{} is done there", program.names_left(&operations, &left));
+    program.steps.push(Step::Leave { operations, rest: left, map, from: on_device });
+    notes.push(Note { field: field.to_owned(), pass, change: what });
+}
+
+/// The first of the last steps that devices run, where they end with a write; the place of its first operation, and the
+/// map of values. Before what changes values, or looks around, stands geometry after which all images have one size.
+fn leavable(program: &ImageProgram) -> Option<(usize, usize, PointMap)> {
+    let end = program.steps.iter().rposition(|step| !matches!(step, Step::Erase(_)))?;
+    let Step::Write { operations, map } = &program.steps[end] else { return None };
+    let begins = |step: &Step| match step {
+        Step::Geometry(range) | Step::Write { operations: range, .. } => Some(range.clone()),
+        _ => None,
+    };
+    let mut found = (end + 1 == program.steps.len()).then(|| (end, operations.start, map.clone()));
+    // Recipes have no alpha, and images of a mode that does not say how many channels they have may have some.
+    let channels = match program.input {
+        Input::Encoded { mode, .. } => [1, 3, 4].map(|stored| mode.channels(stored)),
+        Input::Pixels { channels, .. } => [channels; 3],
+    };
+    if !matches!(channels, [1, 1, 1] | [3, 3, 3]) {
+        return found;
+    }
+    let fixed = |until: usize| {
+        let (height, width) = match program.input {
+            Input::Pixels { height, width, .. } => (Some(height), Some(width)),
+            Input::Encoded { .. } => (None, None),
+        };
+        let shape = Shape { height, width, channels: channels[0] };
+        let before = program.operations[..until].iter();
+        let shape = before.fold(shape, |shape, planned| planned.transform.as_operation().fixed_size(shape));
+        shape.height.is_some() && shape.width.is_some()
+    };
+    for at in (0..=end).rev() {
+        let step = &program.steps[at];
+        match (begins(step), step) {
+            (Some(range), _) if fixed(range.end) => found = Some((at, range.start, map.clone())),
+            (Some(_), _) => {}
+            (None, Step::Whole(i)) if runs_on_devices(&program.operations[*i].transform) => {
+                if *i == 0 && fixed(0) {
+                    found = Some((at, 0, map.clone()));
+                }
+            }
+            _ => break,
+        }
+    }
+    found
 }
 
 /// Removes steps that never do anything.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use wellfed_kernels::{
     blur::{BlurError, gaussian_blur},
     image::Image,
+    recipe::PixelOp,
 };
 
 use super::{
@@ -112,6 +113,10 @@ impl ImageAction for Blur {
     fn memory(&self, input: Size) -> usize {
         // Rows of float32, and one with borders.
         4 * (elements(input) + (input.width + self.kernel[0]) * input.channels)
+    }
+
+    fn pixel_ops(&self, _input: Size) -> Option<Vec<PixelOp>> {
+        Some(vec![PixelOp::Blur { kernel: self.kernel, sigma: [self.sigma; 2] }])
     }
 
     fn run(&self, image: &mut Image, memory: &mut ImageMemory) -> Result<()> {

@@ -7,6 +7,7 @@ use wellfed_kernels::{
     affine::{Sampling, affine},
     alpha::{premultiply, unpremultiply},
     image::Image,
+    recipe::{AffineMap, PixelOp},
 };
 
 use super::{
@@ -310,6 +311,16 @@ impl Affine {
 impl ImageAction for Affine {
     fn memory(&self, input: Size) -> usize {
         elements(input)
+    }
+
+    fn pixel_ops(&self, input: Size) -> Option<Vec<PixelOp>> {
+        let (fill, size) = (self.fill.bytes(input.channels), (input.height, input.width));
+        Some(vec![PixelOp::Affine(AffineMap {
+            matrix: self.inverse(input),
+            sampling: self.sampling,
+            fill,
+            size,
+        })])
     }
 
     fn run(&self, image: &mut Image, memory: &mut ImageMemory) -> Result<()> {

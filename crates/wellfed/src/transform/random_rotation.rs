@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use wellfed_kernels::{
     alpha::{premultiply, unpremultiply},
     image::Image,
+    recipe::{AffineMap, PixelOp},
     rotate::{self, Sampling},
 };
 
@@ -177,6 +178,16 @@ impl ImageAction for Rotation {
 
     fn memory(&self, input: Size) -> usize {
         elements(self.size(input))
+    }
+
+    fn pixel_ops(&self, input: Size) -> Option<Vec<PixelOp>> {
+        let Self { angle, sampling, expand, center, fill } = *self;
+        let fill = fill.bytes(input.channels);
+        let after = self.size(input);
+        let size = (after.height, after.width);
+        let rotation = rotate::Rotation { angle, sampling, expand, center, fill };
+        let (matrix, sampling) = rotation.as_affine((input.height, input.width), size);
+        Some(vec![PixelOp::Affine(AffineMap { matrix, sampling, fill, size })])
     }
 
     fn run(&self, image: &mut Image, memory: &mut ImageMemory) -> Result<()> {

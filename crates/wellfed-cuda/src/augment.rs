@@ -657,7 +657,7 @@ impl<'a> Builder<'a> {
         let Source { height, width, channels, .. } = from.source;
         let side = if kind == Kind::Across { width } else { height };
         // A mirrored place is at most one side away.
-        if kernel % 2 == 0 || kernel / 2 >= side {
+        if kernel.is_multiple_of(2) || kernel / 2 >= side {
             return Err(AugmentError::Outside { image, what: "blur" });
         }
         let weights = u32::try_from(self.axes.len()).map_err(|_| AugmentError::TooLarge)?;

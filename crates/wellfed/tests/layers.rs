@@ -57,16 +57,18 @@ const PLAN: [&str; 14] = [
 ];
 
 /// Modules of `engine`.
-const ENGINE: [&str; 30] = [
+const ENGINE: [&str; 32] = [
     "threads",
     "governor",
     "pace",
     "ring",
     "batch",
+    "left",
     "mix",
     "stack",
     "job",
     "fold",
+    "recipe",
     "kernel",
     "whole",
     "float",
@@ -78,7 +80,7 @@ const ENGINE: [&str; 30] = [
     "exec",
     "open",
     "leave",
-    "recipe",
+    "recipes",
     "foresight",
     "shares",
     "schedule",

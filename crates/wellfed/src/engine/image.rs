@@ -21,7 +21,7 @@ use super::{
     float::FloatImage,
     fold::Fold,
     kernel::{Kernel, KernelScratch},
-    leave, recipe,
+    left, recipe,
     tensorflow::{self, TfImage},
     whole,
 };
@@ -302,7 +302,7 @@ impl Maker<'_> {
                     let (held, fold, size) = self.fold(held, operations, scratch, probe)?;
                     self.leave(held, &fold, size, *from, scratch, record, probe)?;
                     if let Some(recipe) = follows {
-                        leave::follow(&recipe, begin.channels, scratch, record)?;
+                        left::follow(&recipe, begin.channels, &scratch.codec, record)?;
                     }
                     probe.lap(Phase::Write, record.len());
                     return Ok(last);

@@ -11,7 +11,6 @@ use wellfed_jpeg::{Colour, Form, PartPlane, PartUpsampling};
 use wellfed_kernels::{
     image::Layout,
     level::Level,
-    recipe::Recipe,
     resample::{AxisWeights, Resizer, Weights},
     unfinished::{ALIGNMENT, Plane, Unfinished, colour, kind, upsampling},
 };
@@ -20,6 +19,7 @@ use super::{
     exec::Executor,
     fold::Fold,
     image::{Held, ImageScratch, Maker, identity},
+    left::{LeftImage, finish, number, reserve},
 };
 use crate::{
     Error, Result,
@@ -29,22 +29,8 @@ use crate::{
         OnDevice,
         field::{FieldProgram, ImageProgram},
     },
-    sample::DType,
     transform::{Rect, Size},
 };
-
-/// What the device makes of a column's records.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeftImage {
-    /// Channels, height and width of each finished image.
-    pub size: [usize; 3],
-    /// Type of its elements.
-    pub dtype: DType,
-    /// Whether channels come first.
-    pub channels_first: bool,
-    /// From 8-bit values to elements: for each channel 256 numbers of 32 bits, of which an element's bytes count.
-    pub table: Vec<u32>,
-}
 
 impl Executor {
     /// What is left of images, column by column.
@@ -133,7 +119,7 @@ impl Maker<'_> {
         let Some((fold, needed, weights)) = form else {
             // Only values are left to map.
             (head.height, head.width) = (head.out_height, head.out_width);
-            reserve(record, Unfinished::BYTES, scratch)?;
+            reserve(record, Unfinished::BYTES, &scratch.codec)?;
             record.resize(Unfinished::BYTES, 0);
             self.pixels(held, fold, size, (rows, columns), &mut head, scratch, record, probe)?;
             return finish(head, record);
@@ -149,7 +135,7 @@ impl Maker<'_> {
             weights.as_ref().map_or((None, None), |weights| (weights.columns(), weights.rows()));
         let words =
             [(by_columns, columns), (by_rows, rows)].map(|(axis, n)| axis.map_or(0, |a| n * (a.taps() + 1)));
-        reserve(record, Unfinished::BYTES + 4 * (words[0] + words[1]) + ALIGNMENT, scratch)?;
+        reserve(record, Unfinished::BYTES + 4 * (words[0] + words[1]) + ALIGNMENT, &scratch.codec)?;
         record.resize(Unfinished::BYTES, 0);
         head.vertical_first = u32::from(weights.as_ref().is_some_and(|weights| weights.vertical_first));
         match by_columns {
@@ -169,7 +155,7 @@ impl Maker<'_> {
         if let (OnDevice::Nvjpeg, Held::Encoded(encoded)) = (from, held)
             && let Some(jpeg) = encoded.common_jpeg(&self.request()?)?
         {
-            reserve(record, jpeg.len() + ALIGNMENT, scratch)?;
+            reserve(record, jpeg.len() + ALIGNMENT, &scratch.codec)?;
             record.extend_from_slice(jpeg);
             (head.full_height, head.full_width) = (number(size.height)?, number(size.width)?);
             (head.kind, head.data_at, head.data_bytes) = (kind::JPEG, number(begin)?, number(jpeg.len())?);
@@ -260,57 +246,13 @@ impl Maker<'_> {
     ) -> Result<()> {
         let begin = record.len();
         let bytes = height * width * size.channels;
-        reserve(record, bytes + ALIGNMENT, scratch)?;
+        reserve(record, bytes + ALIGNMENT, &scratch.codec)?;
         record.resize(begin + bytes, 0);
         head.data_at = number(begin)?;
         head.planes = number(size.channels)?;
         let map = identity(size.channels)?;
         self.render(held, fold, size, map, Layout::Chw, scratch, &mut record[begin..], probe)
     }
-}
-
-/// Appends what follows to a record, for an image that has so many channels before it.
-pub(super) fn follow(
-    recipe: &Recipe,
-    channels: usize,
-    scratch: &ImageScratch,
-    record: &mut Vec<u8>,
-) -> Result<()> {
-    let mut head = Unfinished::read(record)
-        .ok_or_else(|| Error::new(crate::ErrorKind::Internal, "a record without a beginning"))?;
-    let mut bytes = Vec::new();
-    recipe.encode(&mut bytes);
-    reserve(record, bytes.len() + ALIGNMENT, scratch)?;
-    head.recipe_at = number(record.len())?;
-    (head.recipe_bytes, head.recipe_channels) = (number(bytes.len())?, number(channels)?);
-    record.extend_from_slice(&bytes);
-    finish(head, record)
-}
-
-/// Makes room for `more` bytes, reserved first.
-fn reserve(record: &mut Vec<u8>, more: usize, scratch: &ImageScratch) -> Result<()> {
-    let bytes = record.len() + more;
-    if bytes > record.capacity() {
-        scratch.codec.reserve(bytes, record.capacity())?;
-        record
-            .try_reserve_exact(more)
-            .map_err(|_| Error::memory(bytes, "an image that a device finishes"))?;
-    }
-    Ok(())
-}
-
-/// Ends a record.
-fn finish(mut head: Unfinished, record: &mut Vec<u8>) -> Result<()> {
-    record.resize(record.len().next_multiple_of(ALIGNMENT), 0);
-    head.bytes = number(record.len())?;
-    head.write(record);
-    Ok(())
-}
-
-fn number(value: usize) -> Result<u32> {
-    u32::try_from(value).map_err(|_| {
-        Error::limit("an image that a device finishes", value as u64, u64::from(u32::MAX), "bytes")
-    })
 }
 
 /// Writes first samples, counted from where `there` begins, and weights of the output samples of `window`: where, and how

@@ -14,7 +14,7 @@ use wellfed_kernels::{
     mix::{Runs, blend, paste},
 };
 
-use super::leave::LeftImage;
+use super::left::LeftImage;
 use crate::{
     Error, ErrorKind, Result,
     column::{ColumnKind, ColumnSpec},

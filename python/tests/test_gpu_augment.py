@@ -363,6 +363,8 @@ def test_other_tensors_are_refused() -> None:
         mixing(given, labels=torch.zeros(3, dtype=torch.int64))
     with pytest.raises(TypeError, match="they must be int64"):
         mixing(given, labels=torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"labels\[1\] is 3; must be from 0 to 2 with num_classes=3"):
+        mixing(given, labels=torch.tensor([0, 3]))
     with pytest.raises(ValueError, match="labels have 4 classes, and num_classes is 3"):
         mixing(given, labels=torch.zeros(2, 4))
     with pytest.raises(ValueError, match="num_classes must be passed"):

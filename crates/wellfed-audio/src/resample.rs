@@ -8,6 +8,7 @@ use std::f64::consts::PI;
 use crate::{
     Error, Result,
     lanes::{self, Kernel, Lanes},
+    tile,
 };
 
 /// The window over the sinc.
@@ -192,9 +193,6 @@ const BLOCK: usize = 1 << 14;
 /// Registers of rounds that are computed side by side: a coefficient is spread over a register once for all of them.
 const SIDE: usize = 4;
 
-/// Rounds that become columns at a time.
-const TURNED: usize = 16;
-
 /// The work of [`Resample::apply`]: samples at the same place of several rounds lie side by side, so that a round is a lane, and a
 /// coefficient is the same for all lanes.
 struct Rounds<'a> {
@@ -303,32 +301,17 @@ fn fill(places: &mut [f32], row: usize, used: usize, from: usize, samples: &[f32
                     .for_each(|(value, pair)| *value = pair[place]);
             }
         }
-        _ => turn(within, from, places, row, before),
-    }
-}
-
-/// Rounds of `from` samples become columns of rows, from column `first` on.
-#[inline(always)]
-fn turn(rounds: &[f32], from: usize, rows: &mut [f32], row: usize, first: usize) {
-    // Of some rounds at a time, so that their lines of cache are read once; four by four, which the compiler does in registers.
-    for (number, rounds) in rounds.chunks(TURNED * from).enumerate() {
-        let first = first + number * TURNED;
-        let fours = rounds.chunks_exact(4 * from);
-        let last = fours.remainder();
-        for place in (0..from - from % 4).step_by(4) {
-            for (number, four) in fours.clone().enumerate() {
-                let of = |round: usize| four[round * from + place..].first_chunk::<4>();
-                let (Some(a), Some(b), Some(c), Some(d)) = (of(0), of(1), of(2), of(3)) else { return };
-                for i in 0..4 {
-                    rows[(place + i) * row + first + 4 * number..][..4]
-                        .copy_from_slice(&[a[i], b[i], c[i], d[i]]);
-                }
+        _ => {
+            let fours = within.chunks_exact(tile::SIDE * from);
+            let done = before + count - count % tile::SIDE;
+            for (round, values) in (done..).zip(fours.remainder().chunks_exact(from)) {
+                places.chunks_exact_mut(row).zip(values).for_each(|(places, value)| places[round] = *value);
             }
-        }
-        for (round, values) in rounds.chunks_exact(from).enumerate() {
-            let done = if round < (rounds.len() - last.len()) / from { from - from % 4 } else { 0 };
-            for (place, value) in values.iter().enumerate().skip(done) {
-                rows[place * row + first + round] = *value;
+            for (number, four) in fours.enumerate() {
+                let (a, rest) = four.split_at(from);
+                let (b, rest) = rest.split_at(from);
+                let (c, d) = rest.split_at(from);
+                tile::turn([a, b, c, d], places, row, before + number * tile::SIDE);
             }
         }
     }

@@ -7,7 +7,7 @@
 use crate::lanes::Lanes;
 
 /// Rounds, or places, that are turned around together: as many as float32 have room in the least of registers.
-const SIDE: usize = 4;
+pub(crate) const SIDE: usize = 4;
 
 /// Rounds of a group of frames.
 #[derive(Debug, Default)]
@@ -56,23 +56,7 @@ impl Tile {
                 }
                 continue;
             };
-            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<SIDE>(), b.as_chunks::<SIDE>());
-            let ((c, c_rest), (d, d_rest)) = (c.as_chunks::<SIDE>(), d.as_chunks::<SIDE>());
-            let mut rows = values.chunks_exact_mut(row);
-            let mut put = |turned: [f32; SIDE]| {
-                if let Some(room) = rows.next().and_then(|row| row[first..].first_chunk_mut()) {
-                    *room = turned;
-                }
-            };
-            for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
-                put([a[0], b[0], c[0], d[0]]);
-                put([a[1], b[1], c[1], d[1]]);
-                put([a[2], b[2], c[2], d[2]]);
-                put([a[3], b[3], c[3], d[3]]);
-            }
-            for (((a, b), c), d) in a_rest.iter().zip(b_rest).zip(c_rest).zip(d_rest) {
-                put([*a, *b, *c, *d]);
-            }
+            turn([a, b, c, d], values, row, first);
         }
     }
 
@@ -80,6 +64,29 @@ impl Tile {
     #[inline(always)]
     pub(crate) fn at<L: Lanes>(&self, i: usize) -> L {
         L::read(&self.values[self.offsets[i]..])
+    }
+}
+
+/// Four rounds become four neighbouring columns of `rows`, which are `row` apart: from column `first` on.
+#[inline(always)]
+pub(crate) fn turn(rounds: [&[f32]; SIDE], rows: &mut [f32], row: usize, first: usize) {
+    let [a, b, c, d] = rounds;
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<SIDE>(), b.as_chunks::<SIDE>());
+    let ((c, c_rest), (d, d_rest)) = (c.as_chunks::<SIDE>(), d.as_chunks::<SIDE>());
+    let mut rows = rows.chunks_exact_mut(row);
+    let mut put = |turned: [f32; SIDE]| {
+        if let Some(room) = rows.next().and_then(|row| row[first..].first_chunk_mut()) {
+            *room = turned;
+        }
+    };
+    for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
+        put([a[0], b[0], c[0], d[0]]);
+        put([a[1], b[1], c[1], d[1]]);
+        put([a[2], b[2], c[2], d[2]]);
+        put([a[3], b[3], c[3], d[3]]);
+    }
+    for (((a, b), c), d) in a_rest.iter().zip(b_rest).zip(c_rest).zip(d_rest) {
+        put([*a, *b, *c, *d]);
     }
 }
 

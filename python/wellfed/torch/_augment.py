@@ -278,6 +278,15 @@ def _classes(transforms: Sequence[Transform]) -> int | None:
     return None
 
 
+def _check_range(labels: torch.Tensor, classes: int) -> None:
+    outside = ((labels < 0) | (labels >= classes)).nonzero()
+    if len(outside):
+        at = int(outside[0])
+        raise ValueError(
+            f"labels[{at}] is {int(labels[at])}; must be from 0 to {classes - 1} with num_classes={classes}"
+        )
+
+
 def _check_labels(labels: torch.Tensor, count: int, mixing: Sequence[Transform]) -> int:
     """How many classes there are."""
     what = f"labels are {getattr(labels, 'dtype', type(labels).__name__)} of shape {list(getattr(labels, 'shape', ()))}"
@@ -287,6 +296,9 @@ def _check_labels(labels: torch.Tensor, count: int, mixing: Sequence[Transform])
     if labels.dtype == torch.int64 and labels.ndim == 1:
         if classes is None:
             raise ValueError("num_classes must be passed if the labels are index-based (1D)")
+        # On a device a look would wait for it: there torch's own assertion fails, as under torchvision's transforms.
+        if not labels.is_cuda:
+            _check_range(labels, classes)
         return classes
     if labels.dtype != torch.float32 or labels.ndim != 2:
         raise TypeError(f"{what}; they must be int64 [images] or float32 [images, num_classes]")

@@ -277,6 +277,7 @@ impl Stages {
         let mut works = Works::default();
         let mut holding = Lines::new();
         let loops = loop_functions(main, steps.window);
+        let left_out = super::kernels::left_out(main);
         for process in &run.processes {
             let is_main = process.pid == main.pid;
             if !is_main && !loading.pids.contains(&process.pid) {
@@ -324,7 +325,9 @@ impl Stages {
                         }
                     }
                     Record::Stacks(stacks)
-                        if in_window(stacks, steps.window) && stacks.outside == outside =>
+                        if in_window(stacks, steps.window)
+                            && stacks.outside == outside
+                            && !left_out.iter().any(|&span| in_window(stacks, span)) =>
                     {
                         for stack in &stacks.rows {
                             // That is told by clocks, and is nothing that the line does.

@@ -3,6 +3,7 @@
 mod again;
 mod changes;
 mod dataflow;
+mod launch;
 mod loaders;
 mod memory;
 

@@ -469,7 +469,7 @@ def _share_of(dataset: Dataset, native: _native.Loader) -> Any:
         return None
     from .torch._share import DeviceShare
 
-    return DeviceShare(native.set_device_share)
+    return DeviceShare(native.set_device_share, ahead=lambda: native.depth)
 
 
 def _timed(

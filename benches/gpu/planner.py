@@ -182,13 +182,13 @@ class Loop:
     def settle(self, share: Any, most: float) -> dict[str, Any]:
         """Runs until `share`, which chooses, keeps what it has, at most for so many seconds."""
         images, begin = 0, time.perf_counter()
-        seen, last = len(share._windows), kept(share)
+        seen, last = newest(share), kept(share)
         since, same = 0.0, 0
         while same < SAME and (took := time.perf_counter() - begin) < most:
             images += images_of(next(self._batches))
-            if len(share._windows) == seen:
+            if newest(share) is seen:
                 continue
-            seen, now = len(share._windows), kept(share)
+            seen, now = newest(share), kept(share)
             if now == last:
                 same += 1
             else:
@@ -201,6 +201,11 @@ class Loop:
             "share": last,
             "windows": [[round(number, 4) for number in one] for one in share._windows],
         }
+
+
+def newest(share: Any) -> Any:
+    """The last window. How many there are says nothing: old ones are forgotten."""
+    return share._windows[-1] if share._windows else None
 
 
 def kept(share: Any) -> float:
@@ -243,7 +248,8 @@ def measured(
 
     def chooses() -> None:
         loader._share = share
-        loader._native.set_device_share(share.share)
+        # What is in flight was made with a share of the grid.
+        share._set(share.share)
         loop.begin()
         auto.append(loop.rate(2 * seconds, warm))
         choices.append(kept(share))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -286,6 +287,32 @@ def test_errors_come_with_their_batch() -> None:
     with pytest.raises(ValueError, match="cannot be pinned"):
         next(batches)
     assert next(batches) == "d"
+
+
+def test_a_wait_that_is_interrupted_loses_no_batch() -> None:
+    batches, _, stage = aside("a", "b", "c")
+    interrupted, main = threading.Event(), threading.get_ident()
+
+    def begin(batch: Any) -> Any:
+        if batch == "b":
+            # As Ctrl-C while the main thread waits for this batch.
+            time.sleep(0.2)
+            signal.pthread_kill(main, signal.SIGINT)
+            assert interrupted.wait(10)
+        return batch
+
+    stage.begin = begin  # type: ignore[method-assign]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert next(batches) == "a"
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert batches._num_yielded == 1
+    assert batches._progress.state_dict() == {"yielded": 1}
+    interrupted.set()
+    assert list(batches) == ["b", "c"]
 
 
 def test_dropped_iterators_leave_no_thread() -> None:

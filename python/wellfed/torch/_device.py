@@ -376,6 +376,8 @@ class Staged:
             staged = self._stage.begin(next(self._inner))
         else:
             waiting = self._next
+            # Ctrl-C may end this wait: then the batch is still there, for the next call.
+            waiting.exception()
             self._forget()
             staged = waiting.result()
         batch = self._stage.finish(staged)

@@ -28,7 +28,7 @@ from torchvision.transforms import transforms as v1
 
 import wellfed as wf
 from wellfed.exceptions import StateError
-from wellfed.torch import DataLoader
+from wellfed.torch import DataLoader, _device
 from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
 from wellfed.torch._precision import cast
@@ -415,6 +415,35 @@ def test_copies_are_ordered_before_their_use() -> None:
     copies.finish(staged)
     # What cannot be marked is copied after the wait, on the caller's stream.
     assert cuda.log == ["current waits", "mark x for current", "copy unmarked"]
+
+
+def test_all_loaders_copy_on_one_stream_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    made = []
+
+    def stream(device: torch.device) -> FakeStream:
+        made.append(device)
+        return FakeStream(cuda.log, f"side {len(made)}")
+
+    cuda.Stream = stream  # type: ignore[method-assign]
+    one, two = Copies(META, cuda), Copies(META, cuda)
+    assert made == [torch.device("meta", 0)]
+    staged = [copies.begin([Marked(cuda.log, name)]) for copies, name in ((one, "x"), (two, "y"))]
+    # Each waits for its own event.
+    assert staged[0][1] is not staged[1][1]
+    assert cuda.log.count("event on side 1") == 2
+    Copies(torch.device("meta", 1), cuda)
+    assert len(made) == 2
+    # A forked child has streams of its own.
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    Copies(META, cuda)
+    assert len(made) == 3
+
+
+def test_importing_the_device_stage_begins_nothing() -> None:
+    script = "import torch, wellfed.torch._device as d; assert not d._STREAMS; assert not torch.cuda.is_initialized()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_sources_live_until_their_copies_are_over() -> None:
@@ -969,3 +998,34 @@ def test_a_class_that_makes_its_own_iterator_is_not_resumed_wrongly() -> None:
         StateError, match=r"Own._get_iterator makes the iterator(.|\n)*hint: define _iterator_from"
     ):
         iter(loader)
+
+
+@gpu
+def test_loaders_that_share_a_stream_give_their_own_batches() -> None:
+    """Train and validation at once, with a step that keeps the device busy."""
+    train = wf.from_tensor_slices(np.arange(64 * 50_000, dtype=np.float32).reshape(64, -1)).batch(4)
+    val = wf.from_tensor_slices(-np.arange(64 * 50_000, dtype=np.float32).reshape(64, -1)).batch(4)
+    wanted = [(a.tolist(), b.tolist()) for a, b in zip(train.torch(), val.torch())]
+    busy = torch.ones(2048, 2048, device="cuda")
+    got = []
+    for a, b in zip(train.torch(device="cuda"), val.torch(device="cuda")):
+        busy = busy @ busy * 1e-4
+        got.append((a + 0, b + 0))
+    assert [(a.tolist(), b.tolist()) for a, b in got] == wanted
+    assert len(_device._STREAMS[torch.cuda]) == 1
+
+
+@gpu
+def test_a_loader_for_each_epoch_keeps_no_memory_for_each() -> None:
+    rows = wf.from_tensor_slices(np.zeros((64, 50_000), np.float32)).batch(16)
+
+    def reserved() -> int:
+        for _ in range(4):
+            for batch in rows.torch(device="cuda"):
+                batch.sum()
+        torch.cuda.synchronize()
+        return int(torch.cuda.memory_reserved())
+
+    reserved()
+    first = reserved()
+    assert [reserved() for _ in range(6)][-1] <= first + (40 << 20)

@@ -19,6 +19,7 @@ import contextlib
 import os
 import threading
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -198,6 +199,25 @@ class Moving:
         return batch if self._device is None else move(batch, self._device)
 
 
+_STREAMS: weakref.WeakKeyDictionary[Any, dict[tuple[int, int | None], Any]] = weakref.WeakKeyDictionary()
+"""Of `torch.cuda`, or what stands in for it: the side streams by process and device. Nothing is there before a batch
+is copied, and a forked child has none of its parent's."""
+
+
+def _side_stream(cuda: Any, device: torch.device) -> Any:
+    """The stream on which all loaders of this process copy to a device.
+
+    torch deals streams out of 32, and its allocator keeps memory for each: one for each loader would keep the memory
+    between the kernels up to 32 times. Loaders that share it need not know of each other. Each waits for events of its
+    own, that lie behind its own copies, and what one frees there the other gets in the stream's order.
+    """
+    known = _STREAMS.setdefault(cuda, {})
+    place = (os.getpid(), device.index)
+    stream = known.get(place)
+    # Of two threads that come at once, both get that of the first.
+    return known.setdefault(place, cuda.Stream(device)) if stream is None else stream
+
+
 class Copies:
     """What `device="cuda"` does to a batch: pins it and copies it on a stream of its own, ordered before its use.
 
@@ -214,7 +234,7 @@ class Copies:
         self._cuda: Any = torch.cuda if cuda is None else cuda
         index = self._cuda.current_device() if device.index is None else device.index
         self._device = torch.device(device.type, index)
-        self._stream = self._cuda.Stream(self._device)
+        self._stream = _side_stream(self._cuda, self._device)
         # Sources of copies that may not be over. Pinned memory of torch's allocator would take care of itself;
         # page-locked slots of workers would not.
         self._sources: deque[tuple[Any, Any]] = deque()

@@ -461,6 +461,64 @@ def test_sources_live_until_their_copies_are_over() -> None:
     assert log == ["synchronize"]
 
 
+def until(done: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_sources_go_after_a_pass_as_soon_as_their_copies_are_over(ahead: bool) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    sources = [Marked(cuda.log, name) for name in "abc"]
+    gone = [weakref.ref(source) for source in sources]
+    source = Source(*([source] for source in sources))
+    source.is_ready = ahead
+    del sources
+    batches = Staged(source, copies)
+    # Neither the last batch nor the end is waited for.
+    assert [batch[0].name for batch in batches] == ["a", "b", "c"]
+    assert "synchronize" not in cuda.log
+    assert len(copies._sources) == 3
+    cuda.over = True
+    until(lambda: not any(one() for one in gone))
+    assert not copies._sources
+    assert "synchronize" not in cuda.log
+
+
+def test_sources_of_copies_that_are_over_need_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    copies.begin([Marked(cuda.log, "a")])
+    cuda.over = True
+    monkeypatch.setattr(threading, "Thread", lambda **_: pytest.fail("a thread"))
+    copies.release()
+    assert not copies._sources
+
+
+def test_a_thread_that_waits_for_copies_does_not_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    copies.begin([Marked(cuda.log, "a")])
+    # As in a signal handler while the lock is held, or where no thread can be started.
+    with copies._lock:
+        copies.release()
+    before = threading.active_count()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("no thread"))
+        )
+        copies.release()
+    assert threading.active_count() == before
+    gone = weakref.ref(copies)
+    del copies
+    assert gone() is None
+    assert cuda.log[-1] == "synchronize"
+    cuda.over = True
+
+
 class FakeRuntime:
     def __init__(self, answer: int) -> None:
         self.answer = answer
@@ -583,6 +641,27 @@ def test_a_buffer_is_not_written_again_while_a_copy_reads_it(monkeypatch: pytest
     for _ in loader:
         pass
     assert len(copies._sources) <= 1
+
+
+@pytest.mark.usefixtures("epochs_not_counted")
+def test_closing_a_loader_lets_go_what_is_copied_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    pages = Pages()
+    loader = placed(monkeypatch, pages, copies, num_workers=2, prefetch=1)
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    del batches
+    assert "synchronize" not in cuda.log
+    assert copies._sources
+    assert pages._locks, "a copy reads it"
+    # What the staging thread was at when the loader was closed.
+    copies.begin([Marked(cuda.log, "late")])
+    cuda.over = True
+    until(lambda: not copies._sources and not pages._locks)
 
 
 def test_a_batch_whose_copy_fails_half_way_is_kept_until_the_rest_is_over() -> None:

@@ -18,6 +18,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections import deque
@@ -240,6 +241,7 @@ class Copies:
         self._sources: deque[tuple[Any, Any]] = deque()
         # The thread of a pass that was abandoned may still be at it when the next one begins.
         self._lock = threading.Lock()
+        self._closed = False
 
     def __del__(self) -> None:
         # When an interpreter ends, CUDA may be gone first.
@@ -253,10 +255,8 @@ class Copies:
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         """Runs in the thread: starts the copies, and an event that comes after them."""
-        over = []
         with self._lock:
-            while self._sources and self._sources[0][0].query():
-                over.append(self._sources.popleft())
+            over = _over(self._sources)
         del over
         with self._cuda.stream(self._stream):
             source = map_leaves(batch, _pin_early, _has_to)
@@ -268,6 +268,8 @@ class Copies:
                 event.record(self._stream)
                 with self._lock:
                     self._sources.append((event, source))
+                if self._closed:
+                    self.release()
         return ahead, event
 
     def finish(self, staged: tuple[Any, Any]) -> Any:
@@ -284,11 +286,33 @@ class Copies:
 
         return map_leaves(batch, hand_over, _has_to)
 
+    def release(self) -> None:
+        """Lets sources go as soon as their copies are over. Waits for nothing: where some are not, a thread does."""
+        # Errors of the device are told by what is asked of it next; without a thread, the next pass lets them go.
+        with contextlib.suppress(RuntimeError):
+            # In a signal handler, whoever has the lock may be the one that was interrupted.
+            if self._lock.acquire(blocking=False):
+                try:
+                    over = _over(self._sources)
+                finally:
+                    self._lock.release()
+                del over
+            if self._sources:
+                # Not of `self`, which may be dropped meanwhile.
+                rest = (self._cuda, self._device, self._sources, self._lock)
+                threading.Thread(target=_let_go, args=rest, name="wellfed-release", daemon=False).start()
+
+    def close(self) -> None:
+        """No pass follows: as `release`, and so for what a thread is still at."""
+        self._closed = True
+        self.release()
+
     def drain(self) -> None:
         """Waits for copies under way; after it, memory that they read may go."""
-        while self._sources:
-            event, _ = self._sources.popleft()
+        # Without the lock: it may be the garbage collector that calls, amid whoever has it.
+        for event, _ in tuple(self._sources):
             event.synchronize()
+        self._sources.clear()
 
     def _copy(self, value: Any) -> Any:
         if not _goes_ahead(value):
@@ -296,6 +320,31 @@ class Copies:
         if isinstance(value, torch.Tensor):
             return value.to(self._device, non_blocking=True)
         return value.to(self._device)
+
+
+def _over(sources: deque[tuple[Any, Any]]) -> list[Any]:
+    """Takes out what was copied. It goes with the list: outside of the lock, as memory may be unlocked then."""
+    over = []
+    while sources and sources[0][0].query():
+        over.append(sources.popleft())
+    return over
+
+
+def _let_go(cuda: Any, device: torch.device, sources: deque[tuple[Any, Any]], lock: threading.Lock) -> None:
+    """Runs in a thread: lets the sources that there are now go when their copies are over."""
+    with contextlib.suppress(RuntimeError, IndexError):
+        # Threads begin with the first device, on which events would make a context.
+        cuda.set_device(device)
+        last = sources[-1][0]
+        while not last.query():
+            if not threading.main_thread().is_alive():
+                # The process ends.
+                return
+            # torch's own wait keeps a core busy.
+            time.sleep(0.001)
+        with lock:
+            over = _over(sources)
+        del over
 
 
 def _has_to(value: Any) -> bool:
@@ -347,6 +396,10 @@ class StagedProgress:
         return self._progress.state_dict(self._given if place is None else place)
 
 
+def _nothing() -> None:
+    """For stages that keep nothing."""
+
+
 def _progress_of(inner: Any) -> StagedProgress | None:
     """None where the iterator below does not keep its place, which the loader then says."""
     progress = getattr(inner, "_progress", None)
@@ -365,6 +418,8 @@ class Staged:
         self._inner = inner
         self._stage = stage
         self._ready: Callable[[], bool] | None = getattr(inner, "ready", None)
+        # Where a pass ends, what it copied from goes, however long the next one is away.
+        self._release: Callable[[], None] = getattr(stage, "release", _nothing)
         self._progress = _progress_of(inner)
         self._thread: ThreadPoolExecutor | None = None
         self._forget()
@@ -386,6 +441,7 @@ class Staged:
         if self._stop is not None:
             stop = self._stop
             self._forget()
+            self._release()
             try:
                 raise stop
             finally:
@@ -393,7 +449,12 @@ class Staged:
                 # until garbage is collected, in whatever thread or forked child that happens.
                 del stop
         if self._next is None:
-            staged = self._stage.begin(next(self._inner))
+            try:
+                batch = next(self._inner)
+            except StopIteration:
+                self._release()
+                raise
+            staged = self._stage.begin(batch)
         else:
             waiting = self._next
             # Ctrl-C may end this wait: then the batch is still there, for the next call.
@@ -415,6 +476,7 @@ class Staged:
             batch = next(self._inner)
         except Exception as error:
             self._stop = error
+            self._release()
             return
         self._ahead = 1
         if self._thread is None:

@@ -14,6 +14,13 @@ from test_doctor_run import doctor, script
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the doctor watches /proc")
 pytest.importorskip("torch")
 
+
+@pytest.fixture(autouse=True)
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first optimizer imports torch's compiler, whose folder would be in the one that `doctor` finds empty."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+
+
 SCRIPT = """
 import sys
 import time

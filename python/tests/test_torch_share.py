@@ -114,6 +114,7 @@ def test_short_passes_are_enough_to_decide(batches: int) -> None:
     ("host", "host_at_1", "step", "device_at_1"),
     [
         (70, 60, 50, 400),  # a larger share is very bad
+        (70, 60, 50, 2000),
         (90, 80, 50, 220),  # a larger share is somewhat bad
         (300, 20, 50, 4),  # a smaller share is bad
         (100, 20, 60, 60),
@@ -143,7 +144,7 @@ def test_a_bad_trial_ends_early() -> None:
 
 
 def test_pauses_grow_and_begin_again_when_conditions_drift() -> None:
-    machine = Machine(70, 60, 50, 400)
+    machine = Machine(70, 60, 50, 120)
 
     def pauses(windows: int) -> list[int]:
         """Windows of share 0 between those of others."""
@@ -154,9 +155,9 @@ def test_pauses_grow_and_begin_again_when_conditions_drift() -> None:
         tried = [n for n, share in enumerate(shares) if share > 0]
         return [after - before - 1 for before, after in itertools.pairwise(tried)]
 
-    grown = pauses(60)
+    grown = pauses(70)
     assert grown == sorted(grown)
-    assert grown[-1] >= 2 * grown[0] >= 4
+    assert grown[-1] >= 1.5 * grown[0] >= 12
     # The step needs less of the device, and the host more time.
     machine.host, machine.host_at_1, machine.device_at_1 = 140, 60, 10
     pauses(12)

@@ -13,6 +13,7 @@ what is tried where the engine is not waited for. Its time is in the rate, by wh
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,8 @@ SETTLE = 8
 """Batches that pass before anything is measured, while threads begin."""
 PAUSE, LONGEST = 8, 128
 """Windows before what was no gain is tried again: after the first time, and at most. Conditions drift."""
+COST = 0.02
+"""A pause is so long at least that what its trial cost is no more than this part of it, within bounds."""
 STEP = 0.25
 """How much a share changes at once."""
 GAIN, LOSS = 1.02, 0.99
@@ -107,7 +110,9 @@ class DeviceShare:
             (share, reference), self._before = self._before, None
             way = 1 if self.share > share else -1
             if rate < reference * (GAIN if way > 0 else LOSS):
-                self._rest(way)
+                lost = (self._ahead() + BEHIND + self._count) * (reference / rate - 1)
+                # It may have been a single wait of the script that was so long.
+                self._rest(way, min(math.ceil(lost / (WINDOW * COST)), 2 * LONGEST))
                 self._drifted = self._drifted and way > 0
                 return self._set(share)
             self._kept, self._far = rate, 0
@@ -136,12 +141,12 @@ class DeviceShare:
             self._pause = {1: 0, -1: 0}
             self._length = {1: PAUSE, -1: PAUSE}
 
-    def _rest(self, way: int) -> None:
-        """Larger (1) or smaller (-1) shares are not tried for some time, and the next time for twice as long."""
+    def _rest(self, way: int, least: int = 0) -> None:
+        """Larger (1) or smaller (-1) shares are not tried for some windows, and the next time for twice as many."""
         length = self._length[way]
         if not self._pause[way]:
             self._length[way] = min(2 * length, LONGEST)
-        self._pause[way] = max(self._pause[way], length)
+        self._pause[way] = max(self._pause[way], length, least)
 
     def _set(self, share: float) -> None:
         self.share = share

@@ -24,8 +24,10 @@
 #ifdef __CUDACC__
 #define AUGMENT_ADD(at, value) atomicAdd((at), (value))
 #define AUGMENT_ALIGN __align__(16)
-/* Four blocks share a multiprocessor: no more than 64 registers a thread. */
+/* Four blocks share a multiprocessor: no more than 64 registers a thread. Five (48 registers) are 2 to 5 % faster where no
+ * values change, and a little slower where they do. */
 #define AUGMENT_BOUNDS AUGMENT_THREADS, 4
+#define AUGMENT_PLAIN_BOUNDS AUGMENT_THREADS, 5
 /* Threads that are neighbours in memory, and rows of them. */
 #define AUGMENT_LANE (THREAD & 31u)
 #define AUGMENT_LANES 32u
@@ -35,6 +37,7 @@
 #define AUGMENT_ADD(at, value) (*(at) += (value))
 #define AUGMENT_ALIGN _Alignas(16)
 #define AUGMENT_BOUNDS AUGMENT_THREADS
+#define AUGMENT_PLAIN_BOUNDS AUGMENT_THREADS
 #define AUGMENT_LANE 0u
 #define AUGMENT_LANES 1u
 #define AUGMENT_LINE 0u
@@ -752,7 +755,7 @@ KERNEL(augment, AugmentArgs, AUGMENT_BOUNDS)
 }
 
 /* Passes that change no values, overwrite nothing and count nothing: with fewer registers. */
-KERNEL(augment_plain, AugmentArgs, AUGMENT_BOUNDS)
+KERNEL(augment_plain, AugmentArgs, AUGMENT_PLAIN_BOUNDS)
 {
     augment_tiles(a, 1);
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wellfed.torch._share import WINDOW, DeviceShare
+from wellfed._share import WINDOW, DeviceShare
 
 
 class Machine:

@@ -48,7 +48,12 @@ def interpreter(package: str) -> str:
                 "check_guide.py",
             ],
         ),
-        ("jax", "jax", ["check_jax.py", "check_keras.py", "check_streams.py", "check_guide.py"]),
+        (
+            "jax",
+            "jax",
+            ["check_jax.py", "check_keras.py", "check_streams.py", "check_guide.py"],
+        ),
+        pytest.param("jax", "jax", ["check_jax_left.py"], id="jax_left"),
         ("keras", "torch", ["check_keras.py", "check_streams.py"]),
     ],
 )

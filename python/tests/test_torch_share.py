@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from wellfed.torch._share import WINDOW, DeviceShare
+from wellfed._share import WINDOW, DeviceShare
 
 
 class Machine:

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["BadSample", "Loader"]
 
 Convert = Callable[[Any], Any]
+
+
+class Finishing(Protocol):
+    """What finishes left images in place of `wellfed.torch`'s stage.
+
+    Attributes:
+        name: The device, as the engine names it.
+    """
+
+    name: str
+
+    def pages(self) -> Any:
+        """What page-locks batches: ``begin()`` and ``page_lock``."""
+
+    def recipe(self, size: list[int], dtype: str, channels_first: bool, table: bytes) -> Any:
+        """What becomes of the images of a column: ``of(column)`` and ``decoded``."""
 
 
 def to_numpy(value: Any) -> Any:
@@ -208,7 +224,14 @@ class Loader:
         True
     """
 
-    def __init__(self, dataset: Dataset, convert: Convert, framework: str, device: Any) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        convert: Convert,
+        framework: str,
+        device: Any,
+        finishing: Finishing | None = None,
+    ) -> None:
         self._dataset = dataset
         self._framework = framework
         self._device = device
@@ -218,16 +241,20 @@ class Loader:
         self._stage = None if to is None else _stage_for(to)
         # What it has made.
         self._staging: Any = None
+        if finishing is not None:
+            self._to = finishing.name
         # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
         self._progress: Any = None
         placed = _for_this_rank(dataset)
         locked = self._to is not None and placed._native.page_locked(self._to)
-        self._pages = _pages_for(to) if locked else None
+        self._pages = None
+        if locked:
+            self._pages = _pages_for(to) if finishing is None else finishing.pages()
         page_lock = None if self._pages is None else self._pages.page_lock
         self._native: _native.Loader | None = placed._native.loader(self._to, page_lock)
         whole = convert if is_batched(dataset._plan()["root"]) else _of_one(convert)
         self._share = _share_of(dataset, self._native)
-        self._left = _left_of(self._native)
+        self._left = left_of(self._native, None if finishing is None else finishing.recipe)
         self._build = _with_left(self._left, structured(dataset._native.structure, whole))
         self._turn = 0
         self._began = False
@@ -289,7 +316,7 @@ class Loader:
         epoch = _Epoch(self, native, self._turn)
         if self._share is not None:
             self._share.begin()
-            epoch._next = _timed(epoch._next, self._share.note)
+            epoch._next = timed(epoch._next, self._share.note)
         if self._stage is None:
             return epoch
         from .torch._device import Staged
@@ -473,12 +500,12 @@ def _share_of(dataset: Dataset, native: _native.Loader) -> Any:
     """What chooses the device's share of the work, where the plan leaves that open."""
     if dataset._plan()["options"].get("on_device") != "auto":
         return None
-    from .torch._share import DeviceShare
+    from ._share import DeviceShare
 
     return DeviceShare(native.set_device_share, ahead=lambda: native.depth)
 
 
-def _timed(
+def timed(
     following: Callable[[], list[Any] | None], note: Callable[[float], None]
 ) -> Callable[[], list[Any] | None]:
     """As `following`, and `note` is told how long each call took."""
@@ -493,28 +520,30 @@ def _timed(
     return next_
 
 
-def _left_of(native: _native.Loader) -> list[Any]:
-    """What the device makes of each column; None of those that it does not finish."""
+def left_of(native: _native.Loader, make: Callable[..., Any] | None = None) -> list[Any]:
+    """What the device makes of each column; None of those that it does not finish. Empty if it finishes none.
+
+    Args:
+        native: The engine's loader.
+        make: Makes a recipe of what the engine says of a column; torch's if it is None.
+    """
     left = native.left_images()
     if not any(left):
         return []
-    from .torch._left import Recipe
+    if make is None:
+        from .torch._left import Recipe
 
-    return [None if image is None else Recipe(*image) for image in left]
+        make = Recipe
+    return [None if image is None else make(*image) for image in left]
 
 
 def _with_left(recipes: list[Any], build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """As `build`, of columns of which some hold images that the device finishes by their recipes."""
     if not recipes:
         return build
-    from .torch._left import LeftImages, Recipe
 
-    convert = torch_converter()
-
-    def of(column: Any, recipe: Recipe | None) -> Any:
-        if recipe is None:
-            return column
-        return LeftImages(convert(column.values), convert(column.offsets), recipe, column.blends)
+    def of(column: Any, recipe: Any) -> Any:
+        return column if recipe is None else recipe.of(column)
 
     return lambda columns: build([of(*pair) for pair in zip(columns, recipes)])
 

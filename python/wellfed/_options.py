@@ -73,17 +73,27 @@ def flatten(plan: dict[str, Any]) -> dict[str, Any]:
 _ON_DEVICE = ("copy", "resize", "decode", "auto", "nvjpeg")
 
 
-def left_to(dataset: Dataset, device: Any, on_device: str) -> Dataset:
-    """The data set with what `on_device` names left to `device`: its loader must finish it there."""
+def check_on_device(device: Any, on_device: str, call: str) -> None:
+    """Whether there is such an `on_device`, and whether `device` is one for it; `call` is how it would be.
+
+    Raises:
+        ValueError: It is not.
+    """
     if on_device not in _ON_DEVICE:
         raise ValueError(f"on_device is {on_device!r}; it is one of {', '.join(map(repr, _ON_DEVICE))}")
+    if on_device != "copy" and str(device).split(":")[0] != "cuda" and not isinstance(device, int):
+        given = None if device is None else str(device)
+        raise ValueError(
+            f"on_device={on_device!r} is for CUDA devices, and device is {given!r}"
+            f'\nhint: {call}, or leave it at "copy"'
+        )
+
+
+def left_to(dataset: Dataset, device: Any, on_device: str) -> Dataset:
+    """The data set with what `on_device` names left to `device`: its loader must finish it there."""
+    check_on_device(device, on_device, 'torch(device="cuda", on_device=...)')
     if on_device == "copy":
         return dataset
-    if str(device).split(":")[0] != "cuda" and not isinstance(device, int):
-        raise ValueError(
-            f"on_device={on_device!r} is for CUDA devices, and device is {device!r}"
-            '\nhint: torch(device="cuda", on_device=...), or leave it at "copy"'
-        )
     if dataset._has_python():
         raise ValueError(
             f"on_device={on_device!r} is for pipelines that the engine runs, and this one has Python steps"

@@ -4,7 +4,7 @@
 //! The kernels' sources (`kernels/*.cu`) are CUDA C++ to NVRTC and C11 to the host's compiler, and [`host`] runs them
 //! without a device: the same integer arithmetic, and so the same bits.
 //!
-//! [`finish`] finishes the images that the engine left to a device. [`place::Place`] is where kernels run, a device or the
+//! [`finish`] finishes the images that the engine left to a device, and [`finisher`] does so in memory of its own. [`place::Place`] is where kernels run, a device or the
 //! host, so that callers are written once. Below it lie [`module`] (the kernels on a device), [`memory`], [`stream`],
 //! [`device`], [`driver`] and [`library`]. [`nvjpeg`] decodes JPEGs by NVIDIA's library.
 
@@ -13,6 +13,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod finish;
+pub mod finisher;
 mod functions;
 pub mod host;
 pub mod library;

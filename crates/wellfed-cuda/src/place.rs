@@ -156,6 +156,19 @@ impl HostBuffer {
 }
 
 impl Buffer {
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Buffer::Host(buffer) => buffer.bytes,
+            Buffer::Device(buffer) => buffer.len(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Its address, for the arguments of kernels; aligned to 256 bytes.
     pub fn pointer(&mut self) -> u64 {
         match self {

@@ -5,6 +5,7 @@
 //! structures are those of DLPack 1.0's `dlpack.h`, in the form without a version, which all frameworks read.
 
 use std::{
+    any::Any,
     ffi::{CStr, c_void},
     fmt::Write as _,
     ptr::NonNull,
@@ -58,6 +59,22 @@ impl Array {
         };
         shapes.into_iter().map(one).collect()
     }
+
+    /// Its values as bytes.
+    ///
+    /// # Safety
+    /// Nobody else looks at them while the slice is used.
+    #[allow(clippy::mut_from_ref, reason = "the caller says that nobody else has a reference")]
+    pub(crate) unsafe fn bytes_mut(&self) -> &mut [u8] {
+        let len = self.shape.iter().product::<usize>() * self.dtype.size();
+        // SAFETY: so many bytes lie there; the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
+    }
+
+    /// What keeps its memory.
+    pub(crate) fn memory(&self) -> Arc<Buffer> {
+        self.memory.clone()
+    }
 }
 
 #[pymethods]
@@ -105,44 +122,56 @@ impl Array {
         if dl_device.is_some_and(|device| device != (CPU, 0)) || copy == Some(true) {
             return Err(PyBufferError::new_err("batches are shared in CPU memory, without a copy"));
         }
-        let shape: Box<[i64]> = self.shape.iter().map(|&side| side as i64).collect();
-        let mut strides: Box<[i64]> = shape.clone();
-        let mut step = 1;
-        for (stride, side) in strides.iter_mut().zip(&shape).rev() {
-            *stride = step;
-            step *= side;
-        }
-        let mut export = Box::new(Export {
-            managed: ManagedTensor {
-                tensor: Tensor {
-                    data: self.start.as_ptr().cast(),
-                    device: (CPU, 0).into(),
-                    ndim: shape.len() as i32,
-                    dtype: data_type(self.dtype),
-                    shape: std::ptr::null_mut(),
-                    strides: std::ptr::null_mut(),
-                    byte_offset: 0,
-                },
-                manager_ctx: std::ptr::null_mut(),
-                deleter: Some(release),
+        capsule(py, self.start.as_ptr().cast(), (CPU, 0), self.dtype, &self.shape, self.memory.clone())
+    }
+}
+
+/// A DLPack capsule of an array in C order at `data`, memory of the device of this kind and number that `memory` keeps.
+pub(crate) fn capsule<'py>(
+    py: Python<'py>,
+    data: *mut c_void,
+    device: (i32, i32),
+    dtype: DType,
+    shape: &[usize],
+    memory: Arc<dyn Any + Send + Sync>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let shape: Box<[i64]> = shape.iter().map(|&side| side as i64).collect();
+    let mut strides: Box<[i64]> = shape.clone();
+    let mut step = 1;
+    for (stride, side) in strides.iter_mut().zip(&shape).rev() {
+        *stride = step;
+        step *= side;
+    }
+    let mut export = Box::new(Export {
+        managed: ManagedTensor {
+            tensor: Tensor {
+                data,
+                device: device.into(),
+                ndim: shape.len() as i32,
+                dtype: data_type(dtype),
+                shape: std::ptr::null_mut(),
+                strides: std::ptr::null_mut(),
+                byte_offset: 0,
             },
-            shape,
-            strides,
-            _memory: self.memory.clone(),
-        });
-        export.managed.tensor.shape = export.shape.as_mut_ptr();
-        export.managed.tensor.strides = export.strides.as_mut_ptr();
-        let export = Box::into_raw(export);
-        // SAFETY: `export` is a live allocation; the name is static; the destructor takes what consumers left.
-        unsafe {
-            (*export).managed.manager_ctx = export.cast();
-            let managed = &raw mut (*export).managed;
-            let capsule = ffi::PyCapsule_New(managed.cast(), UNUSED.as_ptr(), Some(drop_capsule));
-            if capsule.is_null() {
-                release(managed);
-            }
-            Bound::from_owned_ptr_or_err(py, capsule)
+            manager_ctx: std::ptr::null_mut(),
+            deleter: Some(release),
+        },
+        shape,
+        strides,
+        _memory: memory,
+    });
+    export.managed.tensor.shape = export.shape.as_mut_ptr();
+    export.managed.tensor.strides = export.strides.as_mut_ptr();
+    let export = Box::into_raw(export);
+    // SAFETY: `export` is a live allocation; the name is static; the destructor takes what consumers left.
+    unsafe {
+        (*export).managed.manager_ctx = export.cast();
+        let managed = &raw mut (*export).managed;
+        let capsule = ffi::PyCapsule_New(managed.cast(), UNUSED.as_ptr(), Some(drop_capsule));
+        if capsule.is_null() {
+            release(managed);
         }
+        Bound::from_owned_ptr_or_err(py, capsule)
     }
 }
 
@@ -179,7 +208,9 @@ fn type_string(dtype: DType) -> PyResult<String> {
 }
 
 /// kDLCPU.
-const CPU: i32 = 1;
+pub(crate) const CPU: i32 = 1;
+/// kDLCUDA.
+pub(crate) const CUDA: i32 = 2;
 /// Name of a capsule that nobody has taken yet.
 const UNUSED: &CStr = c"dltensor";
 
@@ -225,7 +256,7 @@ struct Export {
     managed: ManagedTensor,
     shape: Box<[i64]>,
     strides: Box<[i64]>,
-    _memory: Arc<Buffer>,
+    _memory: Arc<dyn Any + Send + Sync>,
 }
 
 fn data_type(dtype: DType) -> DataType {

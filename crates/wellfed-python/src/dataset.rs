@@ -180,11 +180,21 @@ impl Dataset {
         Ok(loader::Loader::new(enter::slow(py, move || inner.loader_for(device, page_lock))?))
     }
 
-    /// A loader whose batches the caller chooses; with `lists`, images that may differ in size come as a list.
-    #[pyo3(signature = (lists=false))]
-    fn loader_given(&self, py: Python<'_>, lists: bool) -> PyResult<loader::Loader> {
+    /// A loader whose batches the caller chooses; with `lists`, images that may differ in size come as a list, else batches
+    /// are for `device`, and may lie in memory that `page_lock` locks.
+    #[pyo3(signature = (lists=false, device=None, page_lock=None))]
+    fn loader_given(
+        &self,
+        py: Python<'_>,
+        lists: bool,
+        device: Option<&str>,
+        page_lock: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<loader::Loader> {
         let inner = self.inner.clone();
-        let make = move || if lists { inner.loader_given_lists() } else { inner.loader_given() };
+        let (device, page_lock) = (device.map(Device::new), page_lock.map(page_lock::shared));
+        let make = move || {
+            if lists { inner.loader_given_lists() } else { inner.loader_given_for(device, page_lock) }
+        };
         Ok(loader::Loader::new(enter::slow(py, make)?))
     }
 

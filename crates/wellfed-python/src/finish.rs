@@ -38,7 +38,7 @@ pub(crate) struct FinishPlan {
 }
 
 /// The kernels on each device that was asked for. They stay until the process ends.
-fn module(ordinal: u32) -> wellfed_cuda::Result<Arc<Module>> {
+pub(crate) fn module(ordinal: u32) -> wellfed_cuda::Result<Arc<Module>> {
     static MODULES: Mutex<Option<HashMap<u32, Arc<Module>>>> = Mutex::new(None);
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let modules = modules.get_or_insert_default();
@@ -206,7 +206,7 @@ pub(crate) fn mix_images(
 }
 
 /// The type of this name, if images may be of it.
-fn element(dtype: &str) -> Option<Dtype> {
+pub(crate) fn element(dtype: &str) -> Option<Dtype> {
     match dtype {
         "uint8" => Some(Dtype::U8),
         "float16" => Some(Dtype::F16),

@@ -11,6 +11,7 @@ mod dataset;
 mod enter;
 mod error;
 mod finish;
+mod finisher;
 mod leaves;
 mod loader;
 mod memory;
@@ -36,6 +37,8 @@ mod _native {
     use crate::dataset::{Dataset, apply, check_transform, default_options, device_has_streams};
     #[pymodule_export]
     use crate::finish::{FinishPlan, mix_images, open_nvjpeg};
+    #[pymodule_export]
+    use crate::finisher::{DeviceArray, Finisher};
     #[pymodule_export]
     use crate::leaves::{Leaves, RowIndexes};
     #[pymodule_export]

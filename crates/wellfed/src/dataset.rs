@@ -705,7 +705,19 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::loader`]; [`crate::ErrorKind::Config`] if the plan has verbs other than `map` and `cache`.
     pub fn loader_given(&self) -> Result<Loader> {
-        self.loader_given_with(false)
+        self.loader_given_with(false, Run::default(), None)
+    }
+
+    /// As [`Dataset::loader_given`], with batches for `device`, in memory that `page_lock` locks if it reads that.
+    ///
+    /// # Errors
+    /// As [`Dataset::loader_given`].
+    pub fn loader_given_for(
+        &self,
+        device: Option<Device>,
+        page_lock: Option<Arc<dyn PageLock>>,
+    ) -> Result<Loader> {
+        self.loader_given_with(false, Run { device, ..Run::default() }, page_lock)
     }
 
     /// As [`Dataset::loader_given`]; where transforms do not settle the size of images, they come as a list, and may differ
@@ -714,10 +726,15 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::loader_given`].
     pub fn loader_given_lists(&self) -> Result<Loader> {
-        self.loader_given_with(true)
+        self.loader_given_with(true, Run::default(), None)
     }
 
-    fn loader_given_with(&self, images: bool) -> Result<Loader> {
+    fn loader_given_with(
+        &self,
+        images: bool,
+        run: Run,
+        page_lock: Option<Arc<dyn PageLock>>,
+    ) -> Result<Loader> {
         let mut node = &self.plan.root;
         while let Node::Map { input, .. } | Node::Cache { input, .. } = node {
             node = input;
@@ -726,7 +743,7 @@ impl Dataset {
             return Err(Error::config("the plan has an order of its own, and so takes none from the caller")
                 .with_hint("leave out shuffle, batch, take, skip, repeat and shard, and use one source"));
         }
-        self.make_loader(|_, _| Ok(Assembly::List { images }), |_| Batches::given(), &Run::default(), None)
+        self.make_loader(|_, _| Ok(Assembly::List { images }), |_| Batches::given(), &run, page_lock)
     }
 
     /// A loader that puts samples together as `assembly` says, in the batches that `batches` makes of the order.

@@ -3,6 +3,7 @@
 On the CPU an array is the memory that the batch was made in. JAX frees it, by DLPack's deleter, after the last array
 and the last computation that reads it; only then is it written again. For other devices, and for shardings, a batch
 that already waits is copied while the caller works on the one before it. `state_dict` does not count such a batch.
+With `on_device` the device makes the images of such a batch (`jax_left`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import numpy as np
 
 from .. import _native
 from .._loader import BadSample, Loader, Stats
+from .._options import check_on_device, left_to
 from .._ragged import Ragged
 from ..exceptions import ShapeError
 from .passes import steps_loader, stream_loader
 
 try:
     import jax
+
+    from .jax_left import Finishing, LeftImages
 except ModuleNotFoundError as e:
     raise ModuleNotFoundError(
         "jax() needs JAX, which is not installed\nhint: install jax, or iterate as .numpy()", name=e.name
@@ -52,9 +56,12 @@ with contextlib.suppress(ValueError):
     jax.tree_util.register_pytree_node(Ragged, lambda one: ((one.values, one.offsets), None), _unflattened)
 
 
-def make(dataset: Dataset, sharding: Any, context: Any) -> JaxLoader:
-    """The loader of a data set; `sharding` as of `Dataset.jax`."""
+def make(dataset: Dataset, sharding: Any, context: Any, on_device: str = "copy") -> JaxLoader:
+    """The loader of a data set; `sharding` and `on_device` as of `Dataset.jax`."""
     place = _Placing(sharding)
+    if on_device != "copy":
+        device = place.only_cuda(on_device)
+        return leaving(dataset, place, Finishing(device), on_device)
     host = _aliased if place.nowhere else _on_host
     if dataset._has_python():
         from .._steps.collate import as_numpy
@@ -62,6 +69,15 @@ def make(dataset: Dataset, sharding: Any, context: Any) -> JaxLoader:
         steps = steps_loader(dataset, lambda batch: _each(host, as_numpy(batch)), "JAX", context)
         return JaxLoader(steps, place)
     return JaxLoader(Loader(dataset, lambda column: _each(host, column), "JAX", None), place)
+
+
+def leaving(dataset: Dataset, place: _Placing, finishing: Finishing, on_device: str) -> JaxLoader:
+    """A loader whose images are left to what `finishing` stands for, on which they are placed."""
+    dataset = left_to(dataset, finishing.name, on_device)
+    # Other columns go the way over the host.
+    place.nowhere = False
+    loader = Loader(dataset, lambda column: _each(_on_host, column), "JAX", None, finishing)
+    return JaxLoader(loader, place)
 
 
 def make_stream(dataset: StreamDataset, sharding: Any, context: Any) -> JaxLoader:
@@ -137,6 +153,38 @@ class _Placing:
         self.nowhere = sharding is None and default.platform == "cpu"
         """True if batches stay where they are made."""
 
+    def only_cuda(self, on_device: str) -> jax.Device:
+        """The one CUDA device of this process that all goes to.
+
+        Raises:
+            ValueError: There is another one, or several.
+        """
+        if on_device == "nvjpeg":
+            raise ValueError(
+                'on_device="nvjpeg" is for torch(), and this is jax()\nhint: on_device="decode", which was faster, too'
+            )
+        check_on_device("cuda", on_device, "")
+        places = [self._default] if self._sharding is None else jax.tree.leaves(self._sharding)
+        devices = {
+            device
+            for where in places
+            for device in ([where] if isinstance(where, jax.Device) else where.device_set)
+        }
+        names = ", ".join(sorted(map(str, devices)))
+        if len(devices) > 1:
+            raise ValueError(
+                f"on_device={on_device!r} is for one device, and batches go to {names}"
+                '\nhint: a process for each device, with shard(); or leave it at "copy"'
+            )
+        (device,) = devices
+        version = str(getattr(device.client, "platform_version", "")).lower()
+        if device.platform not in ("gpu", "cuda") or "rocm" in version:
+            raise ValueError(
+                f"on_device={on_device!r} is for CUDA devices, and batches go to {names}"
+                '\nhint: jax(jax.devices("cuda")[0], on_device=...), or leave it at "copy"'
+            )
+        return device
+
     def __call__(self, batch: Any) -> Any:
         if self.nowhere:
             return batch
@@ -147,6 +195,8 @@ class _Placing:
         return jax.tree.map(self._put, batch, self._sharding)
 
     def _put(self, one: Any, where: Any) -> Any:
+        if isinstance(one, LeftImages):
+            one = one.finish()
         if not isinstance(one, np.ndarray | jax.Array):
             return one
         if isinstance(where, jax.Device) or len(where.device_set) == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +126,7 @@ class Frameworks:
         self: Dataset,
         sharding: Any = None,
         *,
+        on_device: Literal["copy", "resize", "decode", "auto"] = "copy",
         multiprocessing_context: Any = None,
         **options: Unpack[Options],
     ) -> JaxLoader:
@@ -142,6 +143,9 @@ class Frameworks:
         Args:
             sharding: A device; or a `jax.sharding.Sharding`, by which each process gives its part of global arrays: use
                 `shard`, and leave smaller last batches out. Or a pytree of those, of the structure of batches.
+            on_device: What of an image a CUDA device does, as of `torch`; the values are the same. For one device, the
+                default one or that of the sharding. It needs no torch, and memory beside what JAX takes for itself
+                when it starts (``XLA_PYTHON_CLIENT_MEM_FRACTION``).
             multiprocessing_context: As of `torch`.
             options: As of `with_options`.
 
@@ -153,12 +157,15 @@ class Frameworks:
             ...     print(batch["x"].shape, batch["y"])
             (3, 2) [0 1 2]
             (3, 2) [3 4 5]
+
+        Raises:
+            ValueError: ``on_device`` is for CUDA devices and pipelines without Python steps, and this is none.
         """
         from .jax import make
 
         this = self.with_options(**options) if options else self
         _only_steps(this, multiprocessing_context)
-        return make(this, sharding, multiprocessing_context)
+        return make(this, sharding, multiprocessing_context, on_device)
 
 
 def _only_steps(dataset: Dataset, context: Any) -> None:

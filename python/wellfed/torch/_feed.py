@@ -29,11 +29,13 @@ def feed(loader: Any, **arguments: Any) -> Any:
             is given back, too, with the loader in it exchanged; of webdataset's ``WebLoader`` and of the loaders that
             timm's ``create_loader`` wraps around one, which normalize on a device, a copy. Of a ``StreamingDataLoader``
             of MosaicML's Streaming or of LitData it is one, too, with its counts and ``state_dict()``.
-        arguments: Of `DataLoader`, in place of those of ``loader``. A state that was loaded into it goes along.
+        arguments: Of `DataLoader`, in place of those of ``loader``. A state that was loaded into it goes along. With
+            ``device="cuda", on_device="decode"`` the device decodes and transforms images.
 
     Raises:
         TypeError: ``loader`` is of a class that changes how a loader works.
-        ValueError: ``arguments`` leave open how batches are made, or a loaded state is of other batches.
+        ValueError: ``arguments`` leave open how batches are made, or a loaded state is of other batches; or
+            ``on_device`` is given where the engine does not make whole batches.
 
     Example:
         >>> import torch
@@ -161,6 +163,7 @@ _KEPT = (
     "pin_memory_device",
     "in_order",
     "device",
+    "on_device",
     "float_dtype",
     "native",
     "accelerate",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from .. import _native
 from ._augment import submit
@@ -48,6 +49,7 @@ class Recipe:
     Attributes:
         size: Channels, height and width.
         dtype: Type of elements.
+        cast: What floating point elements are cast to when they are finished; None: they stay as they are.
         channels_first: Whether the shape of a batch is (N, C, H, W), or (N, H, W, C).
         decoded: Images so far whose pixels came from the CPU (``"cpu"``), from kernels that decoded coefficients
             (``"device"``), and from nvJPEG (``"nvjpeg"``).
@@ -57,12 +59,22 @@ class Recipe:
         """As `_native.Loader.left_images` says; `table` has 256 numbers of 32 bits for each channel."""
         self.size = size
         self.dtype: torch.dtype = getattr(torch, dtype)
+        self.cast: torch.dtype | None = None
         self.channels_first = channels_first
         self.decoded = {"cpu": 0, "device": 0, "nvjpeg": 0}
         self.map = table
         """What becomes of 8-bit values: 256 numbers of 32 bits for each channel."""
         # Not a cache of a bound method: that is a cycle, and tables would stay until garbage is collected.
         self._tables: dict[tuple[torch.device, bool], torch.Tensor] = {}
+
+    def of(self, column: _native.RaggedColumn) -> LeftImages:
+        """The images of a batch."""
+        return LeftImages(
+            from_dlpack(column.values.__dlpack__()),
+            from_dlpack(column.offsets.__dlpack__()),
+            self,
+            column.blends,
+        )
 
     def table(self, device: torch.device, identity: bool = False) -> torch.Tensor:
         """The table in the device's memory; that of values that stay as they are, if it is the `identity`."""
@@ -118,7 +130,7 @@ class LeftImages:
         sides = (channels, height, width) if recipe.channels_first else (height, width, channels)
         out = torch.empty((count, *sides), dtype=recipe.dtype, device=device)
         if count == 0:
-            return out
+            return self._cast(out)
         plan = _native.FinishPlan(
             self._records.data_ptr(), self._records.nbytes, self._offsets.data_ptr(), count, SCRATCH
         )
@@ -165,7 +177,16 @@ class LeftImages:
             _native.mix_images(
                 index, stream, out.data_ptr(), count, recipe.size, dtype, recipe.channels_first, *blend
             )
-        return out
+        return self._cast(out)
+
+    def _cast(self, made: torch.Tensor) -> torch.Tensor:
+        cast = self._recipe.cast
+        return made if cast is None or not made.is_floating_point() else made.to(cast)
+
+    def mixed(self, weight: float, corners: Sequence[int] | None) -> LeftImages:
+        """These, mixed once more when they are finished: by a blend as `__init__` takes them."""
+        blend = (weight, None if corners is None else list(corners))
+        return LeftImages(self._records, self._offsets, self._recipe, [*self._blends, blend])
 
     def record_stream(self, stream: Any) -> None:
         """Nothing to mark: what the device reads is kept until its event, and what `to` took is its stream's."""

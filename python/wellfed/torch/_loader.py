@@ -21,6 +21,7 @@ from torch.utils.data import dataloader as stock
 
 from .._arguments import whole
 from .._cores import auto_workers
+from .._options import check_on_device
 from . import _lower
 from ._accumulate import MicroBatches
 from ._bad import BadSample, BadSamples, checked
@@ -78,6 +79,9 @@ class DataLoader(stock.DataLoader[T_co]):
         in_order: Whether batches come in the order of the sampler; False: as they are finished.
         device: Device on which batches are handed over; None or `"cpu"`: where they are made. For CUDA they are pinned
             and copied on a stream of their own, one step ahead, and are complete for the stream that is current.
+        on_device: What of an image a CUDA `device` does where the engine makes whole batches of images: ``"copy"``
+            (nothing), ``"resize"``, ``"decode"``, ``"auto"`` or ``"nvjpeg"``, as of `wellfed.Dataset.torch`. Values
+            are the same, but for ``"nvjpeg"``. It is a `ValueError` where the engine does not make whole batches.
         float_dtype: Type of the floating point tensors in batches, such as `torch.bfloat16`; other tensors stay as they
             are. None: as they were made.
         native: Whether the engine may take over what it recognises.
@@ -134,6 +138,7 @@ class DataLoader(stock.DataLoader[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         device: torch.device | str | int | None = None,
+        on_device: Literal["copy", "resize", "decode", "auto", "nvjpeg"] = "copy",
         float_dtype: torch.dtype | str | None = None,
         native: bool = True,
         accelerate: bool = True,
@@ -148,7 +153,9 @@ class DataLoader(stock.DataLoader[T_co]):
             if num_workers != "auto":
                 raise ValueError(f"num_workers is {num_workers!r}\nhint: give a number, or 'auto'")
             num_workers = auto_workers()
+        check_on_device(device, on_device, 'device="cuda", on_device=...')
         target(device)
+        self.on_device = on_device
         self.device = None if device is None else torch.device(device)
         self.float_dtype = as_float_dtype(float_dtype)
         self.native = native
@@ -187,6 +194,9 @@ class DataLoader(stock.DataLoader[T_co]):
         self._tuner = tuner_of(self) if self._seeds_by_batch else None
         check(self)
         self._check_on_error()
+        if on_device != "copy":
+            # That it cannot be is told here, and not when the first batch is asked for.
+            self._planned()
 
     @property
     def multiprocessing_context(self) -> Any:
@@ -341,8 +351,11 @@ class DataLoader(stock.DataLoader[T_co]):
 
     def _planned(self) -> _lower.Plan:
         """What runs where; looked at anew before every epoch, since data sets and transforms may change."""
-        self._plan: _lower.Plan | None = _lower.lower(self, getattr(self, "_plan", None), self.native)
-        return self._plan
+        plan = _lower.lower(self, getattr(self, "_plan", None), self.native)
+        if self.on_device != "copy":
+            _lower.check_left(self, plan)
+        self._plan: _lower.Plan | None = plan
+        return plan
 
     def explain(self) -> str:
         """What runs natively, what in Python and why, and the one change that would make more of it native.

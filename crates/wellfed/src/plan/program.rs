@@ -396,7 +396,7 @@ fn image(
         optimizer::optimize(&mut program, name, notes)?;
     }
     if options.on_device != OnDevice::Copy {
-        if assembly == Assembly::Stacked {
+        if matches!(assembly, Assembly::Stacked | Assembly::List { images: false }) {
             optimizer::leave(&mut program, options.on_device, name, notes);
         } else {
             let change = "not possible: only batch() makes batches that a device finishes".to_owned();

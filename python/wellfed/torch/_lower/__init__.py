@@ -5,6 +5,7 @@ from __future__ import annotations
 from .albumentations import Albumentations
 from .explain import explain, outlook
 from .hybrid import Hybrid
+from .left import check_left
 from .native import NativeIterator, TensorIterator
 from .plan import LoaderView, Plan, lower
 
@@ -15,6 +16,7 @@ __all__ = [
     "NativeIterator",
     "Plan",
     "TensorIterator",
+    "check_left",
     "explain",
     "lower",
     "outlook",

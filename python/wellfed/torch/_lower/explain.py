@@ -35,7 +35,8 @@ def explain(loader: Any, plan: Plan) -> str:
     rows: list[tuple[str, str, str]] = []
     for _, line in plan.lines:
         rows.append(("native" if line.native else "python", line.part, _words(line)))
-    rows += [_order(loader, plan), _workers(loader, plan), _memory(loader), *_asked(loader, plan)]
+    rows += [_order(loader, plan), _workers(loader, plan), _memory(loader), *_left(loader, plan)]
+    rows += _asked(loader, plan)
     native = plan.native_source or plan.stream
     if native is not None and native.in_python:
         rows.append(
@@ -136,6 +137,16 @@ def _workers(loader: Any, plan: Plan) -> tuple[str, str, str]:
             words += choice.words()
         return "python", asked.replace("=", "=auto: "), words
     return "python", asked, "worker processes" + ("" if choice is None else choice.words())
+
+
+def _left(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:
+    """What the device does of images."""
+    native: Any = plan.native_source or getattr(plan.stream, "native", None)
+    left = getattr(native, "left", None)
+    if left is None:
+        return []
+    words = left.words(native._source)
+    return [("native" if left.size is not None else "python", f"on_device={loader.on_device}", words)]
 
 
 def _asked(loader: Any, plan: Plan) -> list[tuple[str, str, str]]:

@@ -18,11 +18,12 @@ import torch
 from torch.utils.data import default_collate, default_convert
 
 import wellfed as wf
-from wellfed._loader import torch_converter
+from wellfed._loader import timed, torch_converter
 from wellfed._several import Loaders
 
 from .._bad import BadSamples
 from .._fetch import MapFetcher, note
+from .._left import LeftImages
 from .._order import sees_nothing
 from .._private import profiling
 from .._progress import AheadProgress, InlineProgress, Place
@@ -33,6 +34,7 @@ from .engine import Memory
 from .forms import Chain
 from .hugging import Table
 from .joint import Boxes, Lazy
+from .left import Left
 from .mixing import Drawn, mixing_of
 from .several import Assembly, have_parts
 from .tensors import Rows
@@ -111,6 +113,8 @@ class EngineLoaders:
         self._process: int | None = None
         self._lists = False
         """Whether images of a batch lie side by side, and may differ in size."""
+        self.left: Left | None = None
+        """What a device does of images."""
 
     def acquire(self) -> Any:
         """A loader of the engine that no other iterator uses."""
@@ -119,11 +123,15 @@ class EngineLoaders:
         if self._idle:
             return self._idle.pop()
         sources: list[Any] = [source._native for source in (self._source, *self._others)]
+        if self.left is not None:
+            return self.left.opened(sources[0])
         loaders = [source.loader_given(self._lists) for source in sources]
         return Loaders(loaders) if len(loaders) > 1 else loaders[0]
 
     def release(self, native: Any) -> None:
         """Gives it back."""
+        if self.left is not None:
+            self.left.over(native)
         if self._process == os.getpid() and not self._idle:
             self._idle.append(native)
         else:
@@ -142,6 +150,10 @@ class NativeSource(EngineLoaders):
         chain: What images become, and masks, if they move with them.
         memory: That of its arrays, if it has some.
         others: Data sets of other images of the same rows.
+        left: What a device does of images, if it does something.
+
+    Attributes:
+        kept: Why a device may do nothing of images.
     """
 
     def __init__(
@@ -152,11 +164,14 @@ class NativeSource(EngineLoaders):
         chain: Chain,
         memory: Memory | None = None,
         others: Sequence[wf.Dataset] = (),
+        left: Left | None = None,
+        kept: str = "",
     ) -> None:
         self._memory = memory
         self.rows = flat.rows
         self.length = flat.length
         super().__init__(source, others)
+        self.left, self.kept = left, kept
         self._batched: bool = loader._auto_collation
         self._fetcher = MapFetcher(loader.dataset, self._batched, loader.collate_fn, loader.drop_last)
         self._fetcher.on_error = getattr(loader, "on_error", "raise")
@@ -210,10 +225,24 @@ class NativeSource(EngineLoaders):
 
     def mixed_size(self, native: Any) -> tuple[int, int, int] | None:
         """Channels, height and width of images that a loader of the engine mixes; None if that is not its task."""
-        size, classes = native.image_size, self._classes
+        size: Any = native.image_size if self.left is None else self.left.size or native.image_size
+        classes = self._classes
         if self.mixing is None or self._form.layout != "NCHW" or size is None or classes is None:
             return None
         return tuple(size) if self.mixing.fits(self._form.dtype, classes) else None
+
+    @property
+    def leaves(self) -> bool:
+        """Whether images are left to a device."""
+        return self.left is not None and self.left.size is not None
+
+    def taken(self, native: Any) -> Callable[[], Any]:
+        """What takes the next batch of a loader of the engine, which begins an epoch."""
+        take: Callable[[], Any] = native.next
+        if self.left is None:
+            return take
+        self.left.begin(native)
+        return take if self.left.share is None else timed(take, self.left.share.note)
 
     def locate(self, given: Any) -> Any:
         """Rows of the indices of a batch; None if the data set itself has to see them."""
@@ -239,7 +268,8 @@ class NativeSource(EngineLoaders):
                 return self._assembly.batch([*map(self.convert, columns)], rows)
             except Exception as error:  # The data set may expect it, or says more of it.
                 return self.make_in_python(given, error)
-        image: Any = self.convert(columns[0])
+        left = None if self.left is None else self.left.images(columns[0])
+        image: Any = self.convert(columns[0]) if left is None else left
         if isinstance(image, list) and self._batched:
             # Sounds that may differ in length.
             try:
@@ -363,6 +393,7 @@ class NativeIterator(Unprofiled):
         self._source.refresh()
         if self._native is None:
             self._native = self._source.acquire()
+        self._take = self._source.taken(self._native)
         self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._progress.samples)
         self._mixed_size = self._source.mixed_size(self._native)
         # Where the next batch that is submitted begins.
@@ -387,7 +418,9 @@ class NativeIterator(Unprofiled):
                 if self._mixed_size is not None and self._source.mixing is not None:
                     drawn = self._source.mixing.draw(self._mixed_size, self._base_seed, self._position)
                 try:
-                    self._native.submit(rows, *(drawn or ())[:2])
+                    # Images that a device finishes are mixed there.
+                    mixed = None if self._source.leaves else drawn
+                    self._native.submit(rows, *(mixed or ())[:2])
                 except wf.LimitExceededError:
                     rows = None
             self._position += _count(given)
@@ -424,7 +457,7 @@ class NativeIterator(Unprofiled):
         if rows is None:
             return self._source.make_in_python(given, None)
         try:
-            columns = self._native.next()
+            columns = self._take()
         except PASSED_ON as error:
             # The engine is through with it: who is interrupted now comes back for the data set's answer.
             self._queue[0] = given, None, None
@@ -437,7 +470,12 @@ class NativeIterator(Unprofiled):
         batch = self._source.finish(columns, rows, given)
         if drawn is not None:
             images, labels = batch
+            if isinstance(images, LeftImages):
+                images = images.mixed(drawn.lam, drawn.corners)
             return images, drawn.labels(labels)
+        if isinstance(batch[0], LeftImages):
+            # What was drawn is no number, and the transform says so of finished images.
+            batch = [batch[0].to("cpu"), *batch[1:]]
         return mixing(batch, self._base_seed, self._progress.samples)
 
     def _release(self) -> None:

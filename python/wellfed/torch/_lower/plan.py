@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, default_convert
 
 from wellfed._cores import engine_threads
-from wellfed._options import Options
+from wellfed._options import Options, left_to
 from wellfed._several import budget_of_each
 from wellfed.dataset import Dataset
 from wellfed.exceptions import WellfedError
@@ -31,6 +31,7 @@ from .forms import Chain, Line, Refusal, RefusalError, name_of
 from .hugging_stream import RowStream
 from .hybrid import Hybrid
 from .joint import Boxes
+from .left import Left, kept
 from .lookups import Lookups
 from .mixing import Mixing, mixing_of, only_stacks
 from .native import NativeIterator, NativeSource, TensorIterator, labels_of
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LoaderView", "Plan", "lower"]
 
+_OF_ENGINE = ("num_threads", "memory_budget", "on_error", "on_device", "device", "float_dtype")
+"""Arguments of loaders that the engine's loaders depend on."""
 Kind = Literal["native", "tensors", "hybrid", "python"]
 Lines = list[tuple[str, Line]]
 
@@ -149,7 +152,7 @@ def lower(loader: DataLoader[Any], before: Plan | None = None, native: bool = Tr
             _refresh(flat)
         chains = [lower_leaf(leaf, accepts_for(leaf)) for leaf in flat.leaves]
         key: list[Any] = [dataset, loader.collate_fn, loader.batch_sampler, loader.batch_size]
-        key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+        key += [getattr(loader, name, None) for name in _OF_ENGINE]
         mixing = _mixing(loader)
         # A collate function looks its names up anew at each call.
         key += [None if mixing is None else mixing.transform, only_stacks(loader.collate_fn)]
@@ -212,7 +215,7 @@ def _of_rows(loader: Any, before: Plan | None) -> Plan:
     """A loader over an iterable data set whose rows lie in Arrow tables."""
     dataset = loader.dataset
     key: list[Any] = [loader.collate_fn, loader.batch_size, loader.worker_init_fn]
-    key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+    key += [getattr(loader, name, None) for name in _OF_ENGINE]
     if before is not None and isinstance(before.stream, RowStream) and before.stream.current(dataset, key):
         return before
     if loader.on_error != "raise":
@@ -246,7 +249,7 @@ def _of_shards(loader: Any, before: Plan | None, read: Callable[[Any], Shards]) 
     """A loader over an iterable data set whose samples lie in shards."""
     dataset = loader.dataset
     key: list[Any] = [loader.collate_fn, loader.batch_size, loader.worker_init_fn, loader.num_workers]
-    key += [getattr(loader, name, None) for name in ("num_threads", "memory_budget", "on_error")]
+    key += [getattr(loader, name, None) for name in _OF_ENGINE]
     # A collate function looks its names up anew at each call.
     key.append(only_stacks(litdata.plain_collate(loader.collate_fn)))
     if loader.on_error != "raise":
@@ -652,9 +655,19 @@ def _native_source(loader: Any, flat: Flat, chain: Chain) -> NativeSource:
         options["memory_budget"] = budget_of_each(source, options["memory_budget"], 1 + len(others))
     source = source.with_options(**options)
     others = [other.with_options(**options) for other in others]
-    native_source = NativeSource(flat, source, loader, chain, memory, others)
+    left, why = None, ""
+    if getattr(loader, "on_device", "copy") != "copy":
+        assembled = bool(others) or several.have_parts(flat.leaves)
+        why = kept(loader, chain, _together(loader), assembled)
+        if not why:
+            source = left_to(source, loader.device, loader.on_device)
+            left = Left(loader)
+    native_source = NativeSource(flat, source, loader, chain, memory, others, left, why)
     # What the engine has to say against it, it says here.
     native = native_source.acquire()
     native_source.mixes = native_source.mixed_size(native) is not None
     native_source.release(native)
+    if left is not None and native_source.mixing is not None and not native_source.mixes:
+        native_source.left = None
+        native_source.kept = "finished batches are mixed by a collate function, in the calling process"
     return native_source

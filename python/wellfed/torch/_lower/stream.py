@@ -30,7 +30,7 @@ from .datasets import Files, Leaf
 from .engine import accepts_for
 from .forms import Chain, Line, RefusalError, name_of
 from .mixing import only_stacks
-from .native import PASSED_ON, EngineLoaders, Unprofiled
+from .native import PASSED_ON, EngineLoaders, NativeSource, Unprofiled
 from .shards import ShardStream
 from .transforms import lower_leaf
 from .webdataset import Streamed, batches_of, samples_of
@@ -287,6 +287,8 @@ class StreamIterator(Unprofiled):
         self._answer: tuple[Any, Any] | None = None
         if self._native is None:
             self._native = stream.acquire()
+        source = getattr(stream, "native", None)
+        self._take = source.taken(self._native) if isinstance(source, NativeSource) else self._native.next
         self._native.begin(self._base_seed & 0xFFFF_FFFF_FFFF_FFFF, self._progress.samples)
         self._finished = False
         if workers:
@@ -366,7 +368,7 @@ class StreamIterator(Unprofiled):
         """The engine's answer to the first task: columns, or an error. Who is interrupted after that finds it again."""
         if self._answer is None:
             try:
-                self._answer = self._native.next(), None
+                self._answer = self._take(), None
             except PASSED_ON as error:
                 self._answer = None, error
         return self._answer

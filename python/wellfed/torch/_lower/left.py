@@ -39,7 +39,7 @@ class Left:
         self._recipe: Any = None
         self._pages: BatchPages | None = None
         self._open: list[_native.Loader] = []
-        self.share = DeviceShare(self._apply) if loader.on_device == "auto" else None
+        self.share = DeviceShare(self._apply, ahead=self._ahead) if loader.on_device == "auto" else None
 
     @property
     def size(self) -> list[int] | None:
@@ -90,6 +90,9 @@ class Left:
     def _apply(self, share: float) -> None:
         for native in self._open:
             native.set_device_share(share)
+
+    def _ahead(self) -> int:
+        return max((native.depth for native in self._open), default=4)
 
     def images(self, column: Any) -> LeftImages | None:
         """The images of a batch, which the device is to finish; None if the engine has made them."""

@@ -218,6 +218,26 @@ def test_keys_of_collate_functions_are_kept(photos: str, pages: list[Pages]) -> 
     assert compare(plain, left._make_iterator()) == 4
 
 
+def test_rows_of_streams_are_left_too(pages: list[Pages]) -> None:
+    hf = pytest.importorskip("datasets")
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)).save(buffer, "JPEG")
+    rows = {"image": [{"bytes": buffer.getvalue(), "path": None}] * 7, "label": list(range(7))}
+    features = hf.Features({"image": hf.Image(), "label": hf.Value("int64")})
+
+    def small(row: Any) -> Any:
+        return {"image": FIXED(row["image"].convert("RGB"))}
+
+    def loader() -> Fed[Any]:
+        table = hf.Dataset.from_dict(rows, features=features).to_iterable_dataset().map(small)
+        return Fed(table, batch_size=3)
+
+    left = left_to_cuda(loader())
+    assert compare(loader(), left._make_iterator()) == 3
+    assert "on_device=decode" in left.explain()
+    assert pages[0].begun == 1
+
+
 def test_what_devices_do_not_run_stays_with_the_engine(photos: str, pages: list[Pages]) -> None:
     transform = v2.Compose([*FIXED.transforms, v2.GaussianNoise()])
     plain, left = wf.feed(loader_of(photos, transform)), left_to_cuda(loader_of(photos, transform))

@@ -28,6 +28,8 @@ use crate::{
 
 /// Bytes of scratch memory between the kernels; a batch that needs more is finished in parts.
 const SCRATCH: u64 = 1 << 29;
+/// Batches that the device may be behind: then a call waits for it, so that no more memory is taken.
+const AHEAD: usize = 8;
 /// Buffers that wait to be used again, at most.
 const KEPT: usize = 16;
 /// Sizes of buffers are multiples of this, so that batches of other sizes find one that fits.
@@ -350,11 +352,14 @@ impl Finisher {
         Ok(Some(Arc::new(over)))
     }
 
-    /// Lets go what the device has read.
+    /// Lets go what the device has read, and waits where it is too far behind.
     fn sweep(&self) -> Result<()> {
         let mut read = Vec::new();
         {
             let mut under_way = lock(&self.under_way);
+            if let Some(last) = under_way.len().checked_sub(AHEAD) {
+                under_way[last].over.synchronize()?;
+            }
             while let Some(first) = under_way.front()
                 && first.over.is_done()?
             {

@@ -86,6 +86,7 @@ fn finisher(place: Place, left: &LeftImage) -> Result<Finisher> {
 }
 
 /// Records at a multiple of 16, and their offsets.
+#[derive(Debug)]
 struct Given {
     records: Vec<u128>,
     bytes: usize,
@@ -202,6 +203,7 @@ fn memory_is_kept_while_it_is_read_and_used_again_after_that() {
         let mut places = Vec::new();
         for round in 0..20 {
             let (finished, ..) = finish(&finisher, &batches[round % 2], &[]).unwrap();
+            finished.synchronize().unwrap();
             places.push(finished.pointer());
             if round == 3 {
                 taken = fake.bytes();
@@ -209,6 +211,11 @@ fn memory_is_kept_while_it_is_read_and_used_again_after_that() {
         }
         assert_eq!(fake.bytes(), taken, "no more memory than for the first batches");
         assert!(places.contains(&place));
+        // Whoever does not wait is held up when the device is too far behind.
+        for _ in 0..40 {
+            finish(&finisher, &batches[0], &[]).unwrap();
+        }
+        assert!(fake.bytes() < taken + (12 << 20), "{} bytes", fake.bytes());
         // Images may outlive what made them.
         let (last, _, source) = finish(&finisher, &batches[0], &[]).unwrap();
         drop(finisher);

@@ -2,7 +2,7 @@
 
 The engine leaves records, and the kernels of wellfed-cuda make images of them in memory of their own and in a stream of
 their own (`_native.Finisher`). JAX sees that memory by DLPack, where its stream waits for the images, and copies it
-once: what the caller gets is JAX's own, and may be kept or donated. Nothing waits on the host.
+once: what the caller gets is JAX's own, and may be kept or donated. The host waits only where the device is far behind.
 
 Invariant: memory of finished images is written again only when JAX has read it. JAX lets go of an array as soon as what
 reads it was submitted, so it is held until a result of that is ready.

@@ -67,7 +67,7 @@ class ToBytes:
 
 
 def _start_copy(values: torch.Tensor) -> tuple[torch.Tensor, Any]:
-    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
     host.copy_(values, non_blocking=True)
     event = torch.cuda.Event()
     event.record(torch.cuda.current_stream(values.device))

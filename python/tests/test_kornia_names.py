@@ -22,6 +22,7 @@ from wellfed._opencv import FloorCenterCrop
 from wellfed.kornia import _bytes
 from wellfed.kornia._arguments import share_weights
 from wellfed.kornia._intensity import _plus
+from wellfed.kornia._module import Place
 from wellfed.torch import Augment
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -116,13 +117,8 @@ def test_pixels_are_those_of_the_transforms(own: Any, transforms: list[T.Transfo
         augment.epoch = new_seed()
     assert torch.equal(made, augment(given, range(6)))
     assert made.dtype == torch.float32
-    assert eval(repr(own), vars(K)).lower.__func__(own, _place(own)) == own.lower(_place(own))
-
-
-def _place(own: Any) -> Any:
-    from wellfed.kornia._module import Place
-
-    return Place((3, 50, 44), [], False)
+    place = Place((3, 50, 44), [], floats=False)
+    assert eval(repr(own), dict(vars(K))).lower(place) == own.lower(place)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -322,7 +318,7 @@ REFUSED: list[tuple[Any, str, type[Exception]]] = [
         ValueError,
     ),
     (lambda: K.RandomCrop((8, 8), padding=1, fill=128), "fill is 128; must be 0 to 1", ValueError),
-    (lambda: K.Resize(8, side="vert"), "side is 'vert'; supported: 'short' and 'long'", ValueError),
+    (lambda: K.Resize(8, side="left"), "side is 'left'; must be one of short, long, vert, horz", ValueError),
     (lambda: K.RandomRotation(400), "degrees is .*400.0\\); must be", ValueError),
     (lambda: K.RandomAffine(5, scale=(1, 2, 1, 2)), "scale is .*another one along y", ValueError),
     (lambda: K.RandomAffine(5, padding_mode="border"), "padding_mode is 'border'", ValueError),
@@ -382,6 +378,8 @@ def test_order_and_channels_are_checked_when_images_come() -> None:
         K.RandomInvert()(images(1, 2, 8, 8))
     with pytest.raises(ValueError, match="size is"):
         K.CenterCrop(9)(images(1, 3, 8, 8))
+    with pytest.raises(ValueError, match="makes images of 20 x 1 into 8 x 0"):
+        K.Resize(8, side="long")(images(1, 3, 20, 1))
 
 
 def test_floating_point_images_are_rounded_to_bytes() -> None:
@@ -580,6 +578,7 @@ DETERMINISTIC: list[tuple[str, tuple[Any, ...], dict[str, Any], float]] = [
     ("CenterCrop", ((21, 30),), {}, 0),
     ("RandomCrop", ((40, 50),), {}, 0),
     ("RandomCrop", ((44, 58),), {"padding": (4, 2), "padding_mode": "reflect"}, 0),
+    ("RandomCrop", ((45, 57),), {"padding": (1, 2, 6, 3), "padding_mode": "replicate"}, 0),
     ("RandomCrop", ((44, 58),), {"padding": (4, 2), "fill": (0.2, 0.4, 1.0)}, 0),
     ("RandomGrayscale", (), {"p": 1.0}, 1),
     ("RandomInvert", (), {"p": 1.0}, 0),
@@ -639,6 +638,16 @@ def test_pixels_are_moved_as_by_kornia(
     kornia: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], most: float
 ) -> None:
     assert both(kornia, name, args, kwargs).mean().item() <= most
+
+
+def test_sides_are_those_of_kornia(kornia: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randint(10, 400, (150, 3), generator=generator).tolist()
+    for height, width, size in [*sizes, (100, 300, 224), (300, 100, 224), (7, 21, 299)]:
+        for side in ("short", "long", "vert", "horz"):
+            own = K.Resize(size, side=side).lower(Place((3, height, width), [], floats=False))[0].size
+            theirs = kornia.Resize(size, side=side).forward_parameters((1, 3, height, width))["output_size"]
+            assert list(own) == theirs[0].tolist(), (height, width, size, side)
 
 
 def test_parts_are_drawn_as_by_kornia(kornia: Any) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "Resize",
 ]
 
+_SIDES = ("short", "long", "vert", "horz")
 _RESAMPLES = ("nearest", "bilinear", "bicubic")
 _CENTRES = "pixels are resampled around their centres, whatever align_corners says"
 _ANTIALIASED = f"shrinking is antialiased, as Pillow's; {_CENTRES}"
@@ -158,7 +159,7 @@ class Resize(Augmentation):
 
     Args:
         size: (height, width), or an int for the side that `side` names.
-        side: ``"short"`` or ``"long"``.
+        side: ``"short"``, ``"long"``, ``"vert"`` (the height) or ``"horz"`` (the width).
         resample: nearest, bilinear or bicubic.
         align_corners: Changes nothing: pixels are resampled around their centres.
         antialias: Changes nothing: shrinking is always antialiased.
@@ -193,13 +194,7 @@ class Resize(Augmentation):
             p,
             keepdim=keepdim,
             size=check.whole(size, "size", 1) if isinstance(size, int) else sides(size, "size", where),
-            side=name_of(
-                side,
-                ("short", "long", "-vert", "-horz"),
-                "side",
-                where,
-                "give size=(height, width), since images of a batch are of one size",
-            ),
+            side=name_of(side, _SIDES, "side", where, ""),
             resample=_resample(resample, where).upper(),
             align_corners=bool(align_corners),
             antialias=bool(antialias),
@@ -209,9 +204,17 @@ class Resize(Augmentation):
         """The resize of this name."""
         if not self.p:
             return []
-        if isinstance(self.size, int) and self.side == "long":
-            return [T.Resize(None, _filter(self.resample), max_size=self.size)]
-        return [T.Resize(self.size, _filter(self.resample))]
+        size = self._size(self.size, *place.size) if isinstance(self.size, int) else self.size
+        return [T.Resize(size, _filter(self.resample))]
+
+    def _size(self, side: int, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the result where one side is given, with kornia's rounding."""
+        aspect = width / height
+        upright = {"vert": True, "horz": False}.get(self.side, (self.side == "short") != (aspect < 1))
+        made = (side, int(side * aspect)) if upright else (int(side / aspect), side)
+        if 0 in made:
+            raise ValueError(f"{self!r} makes images of {height} x {width} into {made[0]} x {made[1]}")
+        return made
 
 
 def _filter(resample: str) -> str:

@@ -152,7 +152,9 @@ def test_the_share_of_the_device_is_measured(photos: str, pages: list[Pages]) ->
     share._apply(0.0)
     assert compare(plain, iterator) == 4
     assert share._settle == 0
-    assert share._count == 12 - SETTLE - 1, "each batch is noted, and of the last pass the first begins the clock"
+    assert share._count == 12 - SETTLE - 1, (
+        "each batch is noted, and of the last pass the first begins the clock"
+    )
     assert left._planned().native_source.left.decoded["device"] > 10  # type: ignore[union-attr]
 
 

@@ -11,6 +11,7 @@ use std::{ffi::OsString, time::Duration};
 use wellfed_doctor::{
     diagnose,
     evidence::Evidence,
+    leave,
     patch::Changed,
     proved::Tried,
     record::{Loader, Record},
@@ -27,6 +28,9 @@ use crate::output;
 
 /// Seconds that all trials after a run take at most.
 const MOST: f64 = 20.0;
+
+/// Seconds that trials take at most in which statements are left out, and how many there are of them.
+const LEAVING: (f64, usize) = (24.0, 4);
 
 /// Seconds that a run takes beside its start and its steps.
 const ENDING: f64 = 0.7;
@@ -60,7 +64,6 @@ pub(super) struct Prover<'a> {
 impl Prover<'_> {
     /// Tries the fix, and if it is refuted the next, and wellfed's loader in any case; notes in `run` what came of it.
     pub(super) fn prove(&self, run: &mut RunDir) {
-        let begin = std::time::Instant::now();
         if !matches!(run.run.exit.reason.as_str(), "finished" | "steps" | "time")
             || run.run.exit.code != Some(0)
         {
@@ -68,28 +71,37 @@ impl Prover<'_> {
         }
         let evidence = Evidence::of(run);
         let Some(start) = start(run, &evidence) else { return };
-        let most = MOST.min(2.0 * evidence.duration);
         // Seconds a step of the script as it is, once a trial has measured that.
         let mut before = None;
+        self.fixes(run, &evidence, start, &mut before);
+        if begins_first(run, &evidence) {
+            self.leave_out(run, &evidence, start, &mut before);
+        }
+    }
+
+    /// Tries fixes.
+    fn fixes(&self, run: &mut RunDir, evidence: &Evidence, start: f64, before: &mut Option<f64>) {
+        let begin = std::time::Instant::now();
+        let most = MOST.min(2.0 * evidence.duration);
         for _ in 0..3 {
             let report = diagnose(run);
             let refuted = run.tried.iter().all(Tried::refuted);
-            let feed = feed(&report, &evidence, &run.tried);
+            let feed = feed(&report, evidence, &run.tried);
             let fix = next(&report, &run.tried).filter(|_| refuted);
             // Of what is left, each trial that is to come gets its part.
             let both = fix.as_ref().zip(feed.as_ref()).is_some_and(|(fix, feed)| !fix.is(feed));
             let coming = if both { 2.0 } else { 1.0 };
             let Some(mut tried) = fix.or(feed) else { return };
             let left = most - begin.elapsed().as_secs_f64();
-            let least = least(&report, &evidence);
+            let least = least(&report, evidence);
             let lengths = length(start, evidence.steps.whole(), least, left, coming, before.is_some());
             let problem = match lengths {
                 // Some seconds do not come to a loop that begins behind another one.
-                _ if !begins_first(run, &evidence) => Err(
+                _ if !begins_first(run, evidence) => Err(
                     "it is about a loop that begins behind another one; `wellfed doctor try` takes its time"
                         .to_owned(),
                 ),
-                Some(length) => self.compare(&mut tried, start, length, &evidence, &mut before),
+                Some(length) => self.compare(&mut tried, start, length, evidence, before),
                 None => {
                     let needed = start + ENDING + least;
                     Err(format!(
@@ -104,6 +116,27 @@ impl Prover<'_> {
             if end {
                 return;
             }
+        }
+    }
+
+    /// Leaves out what takes most time in the script's own lines, one statement after the other, to measure what each can gain.
+    fn leave_out(&self, run: &mut RunDir, evidence: &Evidence, start: f64, before: &mut Option<f64>) {
+        let begin = std::time::Instant::now();
+        let most = LEAVING.0.min(2.0 * evidence.duration);
+        let least = least(&diagnose(run), evidence);
+        for number in 0..LEAVING.1 {
+            let Some(mut tried) = leave::next(evidence, &run.tried) else { return };
+            let left = most - begin.elapsed().as_secs_f64();
+            let coming = LEAVING.1 - number;
+            let Some(length) =
+                (1..=coming).rev().find_map(|trials| each(start, least, left, trials, before.is_some()))
+            else {
+                return;
+            };
+            // A statement that cannot be left out says nothing.
+            tried.problem =
+                self.compare(&mut tried, start, length, evidence, before).err().unwrap_or_default();
+            run.tried.push(tried);
         }
     }
 
@@ -132,7 +165,12 @@ impl Prover<'_> {
             trial.time_of(loader).ok_or("a trial shows too few steps of the loop".to_owned())
         };
         let with = match trials.edited("with the change", Some(&tried.apply), tried.edit.as_ref()) {
-            Err(_) if tried.edit.is_some() && trials.failed() && trials.run("as it is", None).is_ok() => {
+            Err(_)
+                if tried.left.is_none()
+                    && tried.edit.is_some()
+                    && trials.failed()
+                    && trials.run("as it is", None).is_ok() =>
+            {
                 tried.fails = true;
                 return Err("the script fails with it".to_owned());
             }
@@ -230,6 +268,14 @@ fn length(start: f64, step: f64, least: f64, left: f64, trials: f64, as_it_is: b
     let alone = [trials, 1.0].into_iter().find(|&runs| fits(runs));
     let of = |runs: f64, both: bool| Length { time: time(room(runs)), both };
     both.map(|runs| of(runs, true)).or_else(|| alone.map(|runs| of(runs, false)))
+}
+
+/// How long each of some trials may be, and one run of the script as it is where that is not measured yet; nothing if one of `least`
+/// does not fit.
+fn each(start: f64, least: f64, left: f64, trials: usize, as_it_is: bool) -> Option<Length> {
+    let runs = trials as f64 + if as_it_is { 0.0 } else { 1.0 };
+    let room = left / runs - start - ENDING;
+    (room >= least).then(|| Length { time: room.min(SECONDS.1.max(least)), both: !as_it_is })
 }
 
 #[cfg(test)]

@@ -84,6 +84,8 @@ pub struct Stages {
     pub holding: Vec<(Frame, f64)>,
     /// Work that may be done anew for each sample, if there is any: see [`Work`].
     pub works: Vec<Work>,
+    /// Lines of the script that were seen.
+    pub lines: Vec<LineTime>,
     /// Samples that were traced call by call.
     pub traced: u64,
     /// Looks behind `looping`.
@@ -93,6 +95,74 @@ pub struct Stages {
     pub gil_late: f64,
     /// Python threads of the training process that were running or runnable, mean.
     pub gil_threads: f64,
+}
+
+/// A line of the script, with all that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LineTime {
+    /// Its file.
+    pub file: String,
+    /// Its number.
+    pub line: u32,
+    /// The function it is in.
+    pub func: String,
+    /// Whether it makes batches; else it is of the loop.
+    pub makes: bool,
+    /// Lines of the script that led there, at least.
+    pub depth: u32,
+    /// Seconds a batch or a step.
+    pub time: f64,
+    /// Of that, in stages that have to be: see `NEEDED`.
+    pub needed: f64,
+}
+
+/// Stages of the loop, and of loading, that have to be in any script.
+const NEEDED: [&str; 9] =
+    ["copy", "forward", "backward", "optimizer", "network", "read", "decompress", "decode", "collate"];
+
+/// Time of lines: by whether they make batches, file and number.
+#[derive(Default)]
+struct Inclusive(HashMap<(bool, String, u32), (LineTime, u64, u64)>, [u64; 2]);
+
+impl Inclusive {
+    fn note(&mut self, makes: bool, stage: &str, list: &[&Frame], wall: u64) {
+        self.1[usize::from(makes)] += wall;
+        let users: Vec<&Frame> = list.iter().rev().copied().filter(|frame| !stage::library(frame)).collect();
+        let mut seen = HashSet::new();
+        for (depth, frame) in users.into_iter().enumerate() {
+            if !seen.insert((frame.file.as_str(), frame.line)) {
+                continue;
+            }
+            let new = || {
+                let line = LineTime {
+                    file: frame.file.clone(),
+                    line: frame.line,
+                    func: frame.func.clone(),
+                    makes,
+                    depth: depth as u32,
+                    ..LineTime::default()
+                };
+                (line, 0, 0)
+            };
+            let (line, all, needed) =
+                self.0.entry((makes, frame.file.clone(), frame.line)).or_insert_with(new);
+            line.depth = line.depth.min(depth as u32);
+            *all += wall;
+            *needed += if NEEDED.contains(&stage) { wall } else { 0 };
+        }
+    }
+
+    fn scaled(self, making: f64, step: f64) -> Vec<LineTime> {
+        let Self(lines, all) = self;
+        let of = |(line, time, needed): (LineTime, u64, u64)| {
+            let whole = all[usize::from(line.makes)].max(1) as f64;
+            let seconds = |part: u64| part as f64 / whole * if line.makes { making } else { step };
+            LineTime { time: seconds(time), needed: seconds(needed), ..line }
+        };
+        let mut lines: Vec<LineTime> = lines.into_values().map(of).collect();
+        lines.sort_by(|a, b| (a.makes, &a.file, a.line).cmp(&(b.makes, &b.file, b.line)));
+        lines
+    }
 }
 
 /// Work of a kind that may be done once instead of for each sample, with all that it calls.
@@ -276,6 +346,7 @@ impl Stages {
         let mut waiting = Waiting::new();
         let mut works = Works::default();
         let mut holding = Lines::new();
+        let mut lines = Inclusive::default();
         let loops = loop_functions(main, steps.window);
         for process in &run.processes {
             let is_main = process.pid == main.pid;
@@ -349,6 +420,7 @@ impl Stages {
                                 sum.add(making, culprit, stack.wall, stack.cpu);
                                 sum.wait(name, making, stack.wall);
                                 works.note(name, making, stack.wall, stack.cpu);
+                                lines.note(true, name, making, stack.wall);
                                 if !stack.on.is_empty() {
                                     note_line(
                                         waiting.entry(stack.on.clone()).or_default(),
@@ -358,6 +430,7 @@ impl Stages {
                                 }
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
+                                lines.note(false, name, &list, stack.wall);
                                 stages.looping_looks += u64::from(stack.n);
                                 let sum = looped.entry(name).or_default();
                                 sum.add_in(&list, culprit, Some((name, &loops)), stack.wall, stack.cpu);
@@ -391,6 +464,7 @@ impl Stages {
         }
         correct_collation(&mut stages.loading, loading);
         let compute = steps.compute();
+        stages.lines = lines.scaled(cpu + blocked, compute);
         let cpu = super::mean(steps.steps.iter().map(|step| step.thread_cpu)).min(compute);
         stages.looping = scaled(looped, &stage::LOOP, cpu, compute - cpu);
         stages

@@ -8,7 +8,7 @@ Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' 
 (`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
 ``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops``, ``straight`` and ``same`` are no
 changes: functions that loop in Python, and not over batches; those in which nothing is done again and again; and calls
-that open the same file for all samples.
+that open the same file for all samples. ``skip``, ``keep`` and ``first`` are for trials only: see `edits_left`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from .edits_batches import asynchronous, padded, shared
 from .edits_kept import connected, lazily, opened, same
+from .edits_left import left_out
 from .source import FUNCTIONS, Found, Source, where
 
 __all__ = ["edits_of"]
@@ -57,7 +58,8 @@ def edits_of(text: str) -> list[dict[str, Any]]:
         for line, last, hunks, function in form(source):
             if hunks:
                 found.append({"kind": kind, "line": line, "last": last, "func": function, "hunks": hunks})
-    return found + list(_loops(source)) + list(_straight(source)) + list(_same(source))
+    known = [*_loops(source), *_straight(source), *_same(source)]
+    return found + known + list(left_out(source))
 
 
 def _calls(source: Source, module: str, name: str) -> Iterator[ast.Call]:

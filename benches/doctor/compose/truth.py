@@ -148,7 +148,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "sync-logging": ("log-less", "checkpoint-less", "metric-at-once"),
     "checkpoint": ("checkpoint-less",),
     "python-step": ("metric-at-once", "average-at-once", "forward-at-once", "clip-at-once"),
-    # At a line that no rule knows: what is done there once, seldom, or for the batch at once. Only fixes that have a place.
+    # At a line that no rule knows: what is done there once, seldom, or for the batch at once. Only fixes with a place.
     "costly-line": (
         "cheaper-work",
         "tokenize-once",

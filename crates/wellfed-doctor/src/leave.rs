@@ -90,8 +90,7 @@ fn candidates(e: &Evidence) -> Vec<Candidate> {
         .filter(|edit| KINDS.contains(&edit.kind.as_str()) && !edit.hunks.is_empty())
         .filter_map(|edit| candidate(edit, &e.stages.lines, step, workers))
         .collect();
-    all = together(all);
-    all.retain(|one| one.left.share >= WORTH_TRYING);
+    all.retain(|one| one.left.share >= BESIDE);
     // Of statements that are one within the other, and take the same time, the outermost; it is called least often.
     all.sort_by(|a, b| a.depth.cmp(&b.depth).then(b.left.share.total_cmp(&a.left.share)));
     let mut chosen: Vec<Candidate> = Vec::new();
@@ -106,6 +105,8 @@ fn candidates(e: &Evidence) -> Vec<Candidate> {
             chosen.push(one);
         }
     }
+    chosen = together(chosen);
+    chosen.retain(|one| one.left.share >= WORTH_TRYING);
     chosen.sort_by(|a, b| b.left.share.total_cmp(&a.left.share));
     chosen
 }
@@ -148,7 +149,6 @@ fn candidate(edit: &Edit, lines: &[LineTime], step: f64, workers: f64) -> Option
 
 /// Statements of the loop that follow each other are left out together: what is logged is often made by the lines before.
 fn together(mut all: Vec<Candidate>) -> Vec<Candidate> {
-    all.retain(|one| one.left.share >= BESIDE);
     all.sort_by(|a, b| (&a.left.file, a.left.line).cmp(&(&b.left.file, b.left.line)));
     let mut merged: Vec<Candidate> = Vec::new();
     for one in all {

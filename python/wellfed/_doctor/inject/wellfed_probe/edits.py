@@ -8,7 +8,7 @@ Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' 
 (`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
 ``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops``, ``straight`` and ``same`` are no
 changes: functions that loop in Python, and not over batches; those in which nothing is done again and again; and calls
-that open the same file for all samples. ``skip``, ``keep`` and ``first`` are for trials only: see `edits_left`.
+that open the same file for all samples. `main` adds what trials leave out: see `edits_left`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def edits_of(text: str) -> list[dict[str, Any]]:
         for line, last, hunks, function in form(source):
             if hunks:
                 found.append({"kind": kind, "line": line, "last": last, "func": function, "hunks": hunks})
-    known = [*_loops(source), *_straight(source), *_same(source)]
-    return found + known + list(left_out(source))
+    return found + list(_loops(source)) + list(_straight(source)) + list(_same(source))
 
 
 def _calls(source: Source, module: str, name: str) -> Iterator[ast.Call]:
@@ -414,7 +413,9 @@ def main(files: list[str], out: Callable[[str], Any]) -> None:
         try:
             data = Path(file).read_bytes()
             if len(data) <= MOST_BYTES:
-                found += [{"file": file, **edit} for edit in edits_of(data.decode())]
+                text = data.decode()
+                trials = left_out(Source(text.replace("\r\n", "\n")))
+                found += [{"file": file, **edit} for edit in (*edits_of(text), *trials)]
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
     out(json.dumps(found))

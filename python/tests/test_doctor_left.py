@@ -62,6 +62,39 @@ def test_statements_are_left_out_and_lines_keep_their_numbers(probe):
         assert text.count("\n") == TEXT.count("\n")
 
 
+STEPS = """\
+@jax.jit
+def update(params, x):
+    return params - gradients(params, x)
+
+
+class Model:
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return normalize(x)
+
+
+def train(loader, params):
+    compiled = torch.compile(model)
+    for x in loader:
+        params = update(params, x)
+        loss = compiled(x)
+        train_step(x)
+        grads = tape.gradient(loss, params)
+        table = describe(x)
+        log_step(table)
+"""
+
+
+def test_steps_of_training_and_layers_are_not_left_out(probe):
+    edits, _ = probe
+    found = forms(edits, STEPS)
+    left = {line for kind, line in found if line > 14}
+    assert left == {20, 21}
+    assert all(kind != "first" for kind, _ in found)
+
+
 def test_a_value_is_kept_by_the_shape_of_what_it_is_made_from(probe):
     edits, kept = probe
     calls = []

@@ -221,7 +221,7 @@ def test_lines_that_are_printed_are_tried(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.zeros((600, 4000), np.float32))
     report, said = run(tmp_path, LOADS, "--trial", "--keep", "kept")
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
-    (trial,) = [trial for trial in tried if trial["edit"]]
+    (trial,) = [trial for trial in tried if trial["edit"] and not trial["left"]]
     assert trial["edit"]["file"].endswith("train.py")
     assert any("mmap_mode" in lines["change"] for lines in trial["edit"]["lines"])
     if "cannot be covered" in trial["problem"]:
@@ -250,7 +250,7 @@ def test_what_was_tried_is_measured_or_it_is_said_why_not(tmp_path: Path) -> Non
         tmp_path, TRAIN.replace("START", "pass").replace("END", "pass"), "--trial", "--keep", "kept"
     )
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
-    for trial in tried:
+    for trial in [trial for trial in tried if not trial["left"]]:
         advised = [
             verdict for verdict in verdicts(report) if (verdict["fix"] or {}).get("apply") == trial["apply"]
         ]
@@ -279,7 +279,82 @@ def test_a_trial_overwrites_nothing(tmp_path: Path) -> None:
     # Where the folder is covered, the script runs as it did; else it fails at its first line.
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
     measured = [verdict["fix"]["apply"] for verdict in verdicts(report) if verdict["measured"]]
-    assert all(trial["apply"] not in measured for trial in tried if trial["problem"])
+    changes = [trial for trial in tried if not trial["left"]]
+    assert all(trial["apply"] not in measured for trial in changes if trial["problem"])
+
+
+COSTLY = """
+import time
+from torch.utils.data import DataLoader
+
+def describe(batch):
+    return sum(k * k for k in range(200_000))
+
+def follow(loader):
+    for batch in loader:
+        with open("model.pt", "a") as file:
+            file.write("x")
+        table = describe(batch)
+        time.sleep(0.002)
+
+if __name__ == "__main__":
+    follow(DataLoader(list(range(800)), batch_size=4))
+"""
+
+
+def test_a_statement_that_no_rule_knows_is_left_out_and_told(tmp_path: Path) -> None:
+    report, said = run(tmp_path, COSTLY, "--trial", "--keep", "kept")
+    assert (tmp_path / "model.pt").read_text() == "x" * 200
+    assert (tmp_path / "train.py").read_text() == COSTLY
+    tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
+    left = [trial for trial in tried if trial["left"]]
+    assert left, said
+    # Each is announced with its time.
+    assert said.count(" left out (--no-trial") == len(left) <= 4
+    if any("cover" in trial["problem"] or "Landlock" in trial["problem"] for trial in left):
+        assert len(left) == 1, "what cannot be tried is not tried again"
+        pytest.skip("this kernel covers no folders")
+    (trial,) = [trial for trial in left if trial["left"]["line"] == 12]
+    assert trial["problem"] == ""
+    assert trial["before"] > 2 * trial["after"]
+    (verdict,) = [
+        verdict for verdict in verdicts(report) if (verdict["fix"] or {}).get("place", {}).get("line") == 12
+    ]
+    assert verdict["bound"] == pytest.approx(trial["before"] / trial["after"], rel=0.2)
+    assert verdict["gain"]["factor"] <= verdict["bound"] + 1e-9
+
+
+HEALTHY = """
+import time
+from torch.utils.data import DataLoader
+
+class Rows:
+    def __len__(self):
+        return 800
+
+    def __getitem__(self, i):
+        return self.load(i)
+
+    def load(self, i):
+        return sum(k for k in range(100)) + i
+
+def follow(loader):
+    for batch in loader:
+        train_step(batch)
+
+def train_step(batch):
+    time.sleep(0.01)
+
+if __name__ == "__main__":
+    follow(DataLoader(Rows(), batch_size=4))
+"""
+
+
+def test_nothing_is_left_out_of_a_healthy_script(tmp_path: Path) -> None:
+    _, said = run(tmp_path, HEALTHY, "--trial", "--keep", "kept")
+    assert " left out (--no-trial" not in said
+    kept = tmp_path / "kept" / "tried.json"
+    assert not kept.exists() or not any(trial["left"] for trial in json.loads(kept.read_text()))
 
 
 def test_without_a_terminal_or_with_no_trial_nothing_runs_again(tmp_path: Path) -> None:

@@ -20,7 +20,15 @@ NEEDED = {
     *("backward", "step", "zero_grad", "unscale_", "fit", "train", "eval", "main", "seed", "manual_seed"),
     *("append", "appendleft", "extend", "insert", "add", "put", "send", "recv", "join", "start", "close"),
     *("set_epoch", "apply_gradients", "setdefault", "init_process_group", "super"),
+    *("gradient", "minimize", "value_and_grad"),
 }
+# Parts of names of functions that are a whole step of training, unless they tell of one.
+STEP = {"step", "train"}
+TELL = {"log", "save", "record", "plot", "report", "write", "dump", "print", "metric", "metrics"}
+# What makes a compiled function of one: its calls are the step, of frameworks whose stacks do not say so.
+COMPILES = {"jit", "pmap", "function", "compile"}
+# Functions of a model: their loops go over layers, not over samples.
+MODEL = {"forward", "call", "__call__"}
 # A loop with these in it takes batches and trains.
 TRAINS = {"backward", "step", "zero_grad", "apply_gradients", "train_on_batch", "train_step"}
 BATCHES = ("loader", "dataloader", "batches")
@@ -34,6 +42,7 @@ _BOUND = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda)
 
 def left_out(source: Source) -> Iterator[dict[str, Any]]:
     """Statements within functions, with the lines that leave each of them out."""
+    compiled = _compiled(source.tree)
     site = 0
     for node in ast.walk(source.tree):
         if not isinstance(node, (ast.stmt, *_COMPREHENSIONS)):
@@ -42,8 +51,10 @@ def left_out(source: Source) -> Iterator[dict[str, Any]]:
         if function is None or function.name == "__init__":
             continue
         site += 1
+        if _calls(node) & compiled and not isinstance(node, (ast.For, *_COMPREHENSIONS)):
+            continue
         for kind, hunks in _forms(source, node, function, site):
-            if hunks:
+            if hunks and not (kind == "first" and function.name in MODEL):
                 first, last = where(node)
                 yield {"kind": kind, "line": first, "last": last, "func": function.name, "hunks": hunks}
 
@@ -85,7 +96,25 @@ def _calls(node: ast.AST) -> set[str]:
 
 def _may_go(value: ast.expr) -> bool:
     calls = _calls(value)
-    return bool(calls) and not calls & NEEDED and not any(isinstance(n, _BOUND) for n in ast.walk(value))
+    parts = [set(name.lower().split("_")) for name in calls]
+    needed = calls & NEEDED or any(part & STEP and not part & TELL for part in parts)
+    return bool(calls) and not needed and not any(isinstance(n, _BOUND) for n in ast.walk(value))
+
+
+def _compiled(tree: ast.AST) -> set[str]:
+    """Names of functions that the file compiles."""
+
+    def compiles(node: ast.AST) -> bool:
+        parts = {getattr(inner, "attr", getattr(inner, "id", "")) for inner in ast.walk(node)}
+        return bool(parts & COMPILES)
+
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, FUNCTIONS) and any(map(compiles, node.decorator_list)):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and compiles(node.value.func):
+            found |= {getattr(target, "attr", getattr(target, "id", "")) for target in node.targets}
+    return found - {""}
 
 
 def _takes_batches(loop: ast.For) -> bool:

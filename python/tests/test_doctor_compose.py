@@ -26,7 +26,7 @@ def module(name: str) -> ModuleType:
 
 
 grammar, drawing, truth, figures = (module(n) for n in ("grammar", "drawing", "truth", "figures"))
-SEEDS = range(600)
+SEEDS = range(800)
 
 
 @pytest.fixture(scope="module")

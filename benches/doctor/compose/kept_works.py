@@ -32,8 +32,9 @@ class SepiaLoop(Work):
         text.add("constants", "SEPIA = [[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]]")
         if self.cheap:
             body = f"""
-                part = image[:{self.side}, :{self.side}]
-                part[...] = np.minimum(part @ np.array(SEPIA).T, 255).astype(np.uint8)
+                part, mixing = image[:{self.side}, :{self.side}], np.array(SEPIA)
+                mixed = sum(part[..., k, None] * mixing[:, k] for k in range(3))
+                part[...] = np.minimum(mixed, 255).astype(np.uint8)
                 return image
             """
         else:

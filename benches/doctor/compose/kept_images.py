@@ -66,6 +66,9 @@ class VolumeSlices(Storage):
         each = {"packed": SIZE**2 * 2 * INFLATE, "whole": 0.002, "mapped": 0.0}[self.how]
         return 0.2 + self.slices * each
 
+    def bytes_each(self, script: Script) -> float:
+        return SIZE**2 * 2.0 * (3 if self.how == "mapped" else self.slices)
+
 
 @dataclass(frozen=True)
 class BlobImages(JpegFolder):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from grammar import KEPT, Production, Script, Text
+from kept_images import ClassTree, VolumeSlices
 from limits import Limits, NoLimits, more_workers, read_container
 from loaders import Loader
 from steps import Net, Step, milliseconds
@@ -588,6 +589,11 @@ class Adversarial(Net):
         return 3.5 + (self.width / 256) ** 2 * script.about.batch / 6
 
 
+def reads_files(script: Script) -> bool:
+    """Whether a file is read for each sample, also where the data set lists them itself."""
+    return storage(script).form == "files" or isinstance(storage(script), ClassTree | VolumeSlices)
+
+
 @dataclass(frozen=True)
 class NetworkHome(Limits):
     """Opens and reads wait, and bytes come at a rate that all share. Repaired: a local copy, or more workers."""
@@ -596,10 +602,11 @@ class NetworkHome(Limits):
     read_us: int = 300
     rate: int = 20_000_000
     of: ClassVar[str] = KEPT
+    weight: ClassVar[float] = 2.0
 
     @classmethod
     def fits(cls, script: Script) -> bool:
-        return storage(script).form == "files"
+        return reads_files(script)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -627,7 +634,7 @@ class NearlyLocal(Limits):
 
     @classmethod
     def fits(cls, script: Script) -> bool:
-        return storage(script).form == "files" or read_container(script)
+        return reads_files(script) or read_container(script)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
@@ -663,10 +670,21 @@ class SharedCores(Limits):
         return {"no-neighbour": {"limits": replace(self, neighbours=0)}}
 
 
+@dataclass(frozen=True)
+class BoundToAll(Limits):
+    """The script is bound to all cores that there are, as schedulers of clusters do: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    weight: ClassVar[float] = 1.5
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"cores": script.about.cores}
+
+
 LOADERS: list[type[Production]] = [
     CommandLine, DrawnOneByOne, CountedAgain, SortedByLength, EndlessBatches, Prudent,
 ]  # fmt: skip
 STEPS: list[type[Production]] = [
     QueuedDevice, PolledDevice, NormalizedLayers, PairedLoss, AdamByHand, Adversarial,
 ]  # fmt: skip
-LIMITS: list[type[Production]] = [NetworkHome, NearlyLocal, SharedCores]
+LIMITS: list[type[Production]] = [NetworkHome, NearlyLocal, SharedCores, BoundToAll]

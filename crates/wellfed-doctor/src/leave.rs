@@ -58,7 +58,18 @@ impl Left {
     /// Whether a fix is made within it.
     pub fn has(&self, verdict: &Verdict) -> bool {
         let place = verdict.fix.as_ref().and_then(|fix| fix.place.as_ref());
-        place.is_some_and(|place| self.file == place.file && (self.line..=self.last).contains(&place.line))
+        place.is_some_and(|place| self.holds(&place.file, place.line))
+    }
+
+    /// Whether it does what a line does: that is one of its own, or is called by one.
+    pub fn does(&self, lines: &[LineTime], file: &str, line: u32) -> bool {
+        let there = |one: &&LineTime| one.makes == self.makes && one.line == line && one.file == file;
+        let mut callers = lines.iter().filter(there).flat_map(|one| &one.under);
+        self.holds(file, line) || callers.any(|(file, line)| self.holds(file, *line))
+    }
+
+    fn holds(&self, file: &str, line: u32) -> bool {
+        self.file == file && (self.line..=self.last).contains(&line)
     }
 }
 

@@ -114,6 +114,8 @@ pub struct LineTime {
     pub time: f64,
     /// Of that, in stages that have to be: see `NEEDED`.
     pub needed: f64,
+    /// Lines of the script that led there, by file and number.
+    pub under: Vec<(String, u32)>,
 }
 
 /// Stages of the loop, and of loading, that have to be in any script.
@@ -128,9 +130,10 @@ impl Inclusive {
     fn note(&mut self, makes: bool, stage: &str, list: &[&Frame], wall: u64) {
         self.1[usize::from(makes)] += wall;
         let users: Vec<&Frame> = list.iter().rev().copied().filter(|frame| !stage::library(frame)).collect();
-        let mut seen = HashSet::new();
+        let mut seen: Vec<(&str, u32)> = Vec::new();
         for (depth, frame) in users.into_iter().enumerate() {
-            if !seen.insert((frame.file.as_str(), frame.line)) {
+            let here = (frame.file.as_str(), frame.line);
+            if seen.contains(&here) {
                 continue;
             }
             let new = || {
@@ -147,6 +150,12 @@ impl Inclusive {
             let (line, all, needed) =
                 self.0.entry((makes, frame.file.clone(), frame.line)).or_insert_with(new);
             line.depth = line.depth.min(depth as u32);
+            for (file, number) in &seen {
+                if !line.under.iter().any(|(known, n)| (known.as_str(), n) == (*file, number)) {
+                    line.under.push(((*file).to_owned(), *number));
+                }
+            }
+            seen.push(here);
             *all += wall;
             *needed += if NEEDED.contains(&stage) { wall } else { 0 };
         }

@@ -2,6 +2,7 @@
 
 use super::{Case, Finding, Kind, Said, WORTH, code, fact, percent};
 use crate::{
+    evidence::LineTime,
     leave::Left,
     proved::LEAST,
     record::Frame,
@@ -27,6 +28,9 @@ const LEFT: (f64, f64) = (0.05, 0.2);
 
 /// Share of the time of a statement that reads, decodes and collates from which on it is no case for a generic advice: that has to be done.
 const HAS_TO_BE: f64 = 0.5;
+
+/// Share of what a statement costs from which on a finding within it, or around it, is what is to be told of it.
+const MOST: f64 = 0.5;
 
 /// Bounds promises by what was measured without their lines, and takes out those whose lines cost nothing.
 pub(super) fn bound(case: &Case, findings: &mut Vec<Finding>) {
@@ -54,16 +58,49 @@ pub(super) fn bound(case: &Case, findings: &mut Vec<Finding>) {
     });
 }
 
-/// Lines that cost much, where no other finding is made at them.
+/// Lines that cost much, where no other finding is made at them, or explains most of what they cost.
+///
+/// Of statements one of which does the other, the one without which the script is faster: time is told once.
 pub(super) fn find(case: &Case, findings: &[Finding]) -> Vec<Finding> {
-    measured(case)
+    let lines = &case.e.stages.lines;
+    let mut costs: Vec<(&Left, Measured)> = measured(case)
         .filter(|(left, bound)| {
-            let told = findings.iter().any(|finding| left.has(&finding.verdict));
+            let told = findings.iter().any(|finding| explains(finding, left, bound, lines));
             !told && bound.factor >= LEAST && !(left.makes && left.needed > HAS_TO_BE)
         })
-        .map(|(left, bound)| costly(left, &bound))
-        .filter(|finding| finding.factor() >= WORTH)
-        .collect()
+        .collect();
+    costs.sort_by(|a, b| b.1.factor.total_cmp(&a.1.factor));
+    let mut told: Vec<&Left> = Vec::new();
+    costs.retain(|(left, _)| {
+        let twice = told
+            .iter()
+            .any(|one| one.does(lines, &left.file, left.most) || left.does(lines, &one.file, one.most));
+        if !twice {
+            told.push(left);
+        }
+        !twice
+    });
+    let findings = costs.into_iter().map(|(left, bound)| costly(left, &bound));
+    findings.filter(|finding| finding.factor() >= WORTH).collect()
+}
+
+/// Whether a finding is about a statement: it is made at one of its lines, or promises most of what it costs where it is called or calls it.
+fn explains(finding: &Finding, left: &Left, bound: &Measured, lines: &[LineTime]) -> bool {
+    if left.has(&finding.verdict) {
+        return true;
+    }
+    let fix = finding.verdict.fix.as_ref().filter(|fix| fix.apply.is_none());
+    let Some(place) = fix.and_then(|fix| fix.place.as_ref()) else { return false };
+    let at = Left {
+        file: place.file.clone(),
+        line: place.line,
+        last: place.line,
+        makes: left.makes,
+        ..Left::default()
+    };
+    let near = left.does(lines, &place.file, place.line) || at.does(lines, &left.file, left.most);
+    let saved = |factor: f64| 1.0 - 1.0 / factor;
+    near && saved(finding.factor()) >= MOST * saved(bound.factor)
 }
 
 fn measured<'a>(case: &'a Case) -> impl Iterator<Item = (&'a Left, Measured)> {

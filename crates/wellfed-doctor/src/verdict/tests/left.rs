@@ -97,6 +97,39 @@ fn a_line_that_no_rule_knows_is_told_by_what_it_costs() {
 }
 
 #[test]
+fn statements_one_of_which_does_the_other_are_told_once() {
+    let mut e = looping(2, 1e-4, 0.04);
+    let line = |line: u32, under: &[u32]| crate::evidence::LineTime {
+        file: FILE.to_owned(),
+        line,
+        under: under.iter().map(|&line| (FILE.to_owned(), line)).collect(),
+        ..Default::default()
+    };
+    let told = |e: &Evidence| {
+        let judged = judge(e);
+        let all = [Some(judged.verdict), judged.runner_up].into_iter().flatten().chain(judged.others);
+        let costly = all.filter(|verdict| verdict.id == "costly-line");
+        let mut lines: Vec<u32> = costly.map(|verdict| verdict.fix.unwrap().place.unwrap().line).collect();
+        lines.sort_unstable();
+        lines
+    };
+    e.tried = vec![without("keep", 9, false, 0.028), without("keep", 31, false, 0.016)];
+    assert_eq!(told(&e), [9, 31]);
+    // One calls the other, by a third.
+    e.stages.lines = vec![line(31, &[40]), line(5, &[40, 31]), line(9, &[40, 31, 5])];
+    assert_eq!(told(&e), [31]);
+    // Without the inner one it is faster still.
+    e.tried[0].after = 0.012;
+    assert_eq!(told(&e), [9]);
+    // The other way round, and where one's lines are the other's.
+    e.stages.lines = vec![line(31, &[9])];
+    assert_eq!(told(&e), [9]);
+    e.stages.lines.clear();
+    e.tried[1].left.as_mut().unwrap().line = 7;
+    assert_eq!(told(&e), [9]);
+}
+
+#[test]
 fn what_has_to_be_done_for_samples_is_no_costly_line() {
     let mut e = loading(2, "python", 0.04, 0.0, 0.001);
     let told = |e: &Evidence| said(e).contains(&"costly-line".to_owned());

@@ -288,7 +288,8 @@ import time
 from torch.utils.data import DataLoader
 
 def describe(batch):
-    return sum(k * k for k in range(200_000))
+    time.sleep(0.02)
+    return len(batch)
 
 def follow(loader):
     for batch in loader:
@@ -314,39 +315,36 @@ def test_a_statement_that_no_rule_knows_is_left_out_and_told(tmp_path: Path) -> 
     if any("cover" in trial["problem"] or "Landlock" in trial["problem"] for trial in left):
         assert len(left) == 1, "what cannot be tried is not tried again"
         pytest.skip("this kernel covers no folders")
-    (trial,) = [trial for trial in left if trial["left"]["line"] == 12]
+    # Where writing takes time, too, the lines beside it go with it.
+    (trial,) = [trial for trial in left if trial["left"]["most"] == 13]
     assert trial["problem"] == ""
     assert trial["before"] > 2 * trial["after"]
-    (verdict,) = [
-        verdict for verdict in verdicts(report) if (verdict["fix"] or {}).get("place", {}).get("line") == 12
-    ]
+    places = [((verdict["fix"] or {}).get("place") or {}).get("line") for verdict in verdicts(report)]
+    (verdict,) = [verdict for verdict, line in zip(verdicts(report), places, strict=True) if line == 13]
     assert verdict["bound"] == pytest.approx(trial["before"] / trial["after"], rel=0.2)
     assert verdict["gain"]["factor"] <= verdict["bound"] + 1e-9
 
 
 HEALTHY = """
 import time
+import torch
 from torch.utils.data import DataLoader
 
-class Rows:
-    def __len__(self):
-        return 800
+class Model(torch.nn.Module):
+    def forward(self, batch):
+        time.sleep(0.03)
+        return batch
 
-    def __getitem__(self, i):
-        return self.load(i)
-
-    def load(self, i):
-        return sum(k for k in range(100)) + i
-
-def follow(loader):
+def follow(loader, model):
     for batch in loader:
-        train_step(batch)
+        train_step(model, batch)
 
-def train_step(batch):
-    time.sleep(0.01)
+def train_step(model, batch):
+    out = model(batch)
+    print(out.shape)
 
 if __name__ == "__main__":
-    follow(DataLoader(Rows(), batch_size=4))
+    follow(DataLoader(list(range(600)), batch_size=4), Model())
 """
 
 

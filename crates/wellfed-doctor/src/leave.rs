@@ -149,7 +149,7 @@ fn candidate(edit: &Edit, lines: &[LineTime], step: f64, workers: f64) -> Option
     let (time, needed) = (of(|line| line.time), of(|line| line.needed));
     let first = edit.kind == "first";
     // Turns of loops in workers are few things each; what is around them is measured.
-    if makes && first || !makes && first != (needed > COMPUTES * time) {
+    if most.around || makes && first || !makes && first != (needed > COMPUTES * time) {
         return None;
     }
     let text = edit.hunks.iter().flat_map(|hunk| (hunk.line..).zip(hunk.code.split('\n')));
@@ -369,6 +369,9 @@ mod tests {
         model.makes = true;
         model.needed = 0.35;
         assert_eq!(told(&model), [("keep".to_owned(), 24, 24)]);
+        // Without what runs the loop there are no steps to measure.
+        let whole = LineTime { around: true, makes: false, needed: 0.0, ..model };
+        assert_eq!(told(&whole), []);
     }
 
     #[test]

@@ -134,6 +134,14 @@ def different(device: str, count: int) -> dict[str, int]:
         found["elements"] += made.numel()
         # Values of such ranges have no two zeros and no infinities to tell apart.
         found["different"] += int((made != expected).sum())
+    # Hues of all colours: on the device they are integers and float32, on the CPU as Pillow's.
+    colour = torch.arange(1 << 24, dtype=torch.int32).view(1, 1 << 12, 1 << 12)
+    images = torch.stack([colour & 255, colour >> 8 & 255, colour >> 16], 1).to(torch.uint8)
+    augment = Augment([T.ColorJitter(hue=(0.07, 0.07))], seed=0)
+    found["different"] += int(
+        (augment._run(images.to(device), [0], kernels=True).cpu() != augment(images)).sum()
+    )
+    found["elements"] += images.numel()
     return found
 
 

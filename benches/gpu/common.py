@@ -33,7 +33,14 @@ BUDGET = 6 << 30
 """Bytes for a loader of wellfed. Machines whose memory grows as it is used would give a smaller share at the start."""
 
 
-def arguments(doc: str | None, seconds: float, limit: float, **more: dict[str, Any]) -> argparse.Namespace:
+def arguments(
+    doc: str | None,
+    seconds: float,
+    limit: float,
+    images: int = 10_000,
+    batch: int = 256,
+    **more: dict[str, Any],
+) -> argparse.Namespace:
     """The command line of a part; `more` are options of its own, by name."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of results.json")
@@ -43,8 +50,8 @@ def arguments(doc: str | None, seconds: float, limit: float, **more: dict[str, A
     )
     parser.add_argument("--device", default="cuda", help="cpu: to see that the script works")
     parser.add_argument("--photos", type=Path, help="folder of JPEG photographs, in any depth")
-    parser.add_argument("--images", type=int, default=10_000, help="files that they are copied to")
-    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--images", type=int, default=images, help="files that they are copied to")
+    parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--small", action="store_true", help="small sizes, to see that the script works")
     for name, option in more.items():
         parser.add_argument(f"--{name}", **option)
@@ -243,6 +250,27 @@ def wellfed_loader(
         options["row_index"] = "memory"
     dataset = dataset.map(*steps).batch(batch, drop_last=True)
     return dataset.torch(device, on_device=where, num_workers=threads, **options)
+
+
+def left_loader(dataset: Any, device: str, on_device: str, **options: Any) -> Any:
+    """`dataset.torch(device, on_device=on_device)`; of a device that is the CPU, the host runs the device's kernels.
+
+    Args:
+        options: As of `Dataset.with_options`.
+    """
+    if device.startswith("cuda") or on_device == "copy":
+        return dataset.torch(device, on_device=on_device, **options)
+    from wellfed._loader import Loader, torch_converter
+    from wellfed._options import left_to
+    from wellfed.torch._left import LeftImages
+
+    left = left_to(dataset.with_options(**options), "cuda", on_device)
+    loader = Loader(left, torch_converter(), "torch", None)
+    build = loader._build
+    loader._build = lambda columns: tuple(
+        one.to("cpu") if isinstance(one, LeftImages) else one for one in build(columns)
+    )
+    return loader
 
 
 class Again:

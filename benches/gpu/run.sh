@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is measured on a machine with a CUDA device: benches/gpu/run.sh OUT [PART ...]
-# Parts, in this order by default: machine copies augment_kernels augment decode scaling rivals training training2 handover doctor tests.
+# Parts, in this order by default: machine copies augment_kernels augment decode scaling rivals training training2 planner lifecycle
+# handover doctor tests.
 # PYTHON, PHOTOS (folder of JPEG photographs) and MORE (options for every part) come from the environment.
 # A part that fails, hangs or ends its process does not keep the others from running. See README.md beside this.
 set -u
@@ -11,7 +12,8 @@ root=$(cd "$here/../.." && pwd)
 python=${PYTHON:-python3}
 export PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONDONTWRITEBYTECODE=1
-[ $# -gt 0 ] || set -- machine copies augment_kernels augment decode scaling rivals training training2 handover doctor tests
+[ $# -gt 0 ] || set -- machine copies augment_kernels augment decode scaling rivals training training2 planner lifecycle \
+	handover doctor tests
 mkdir -p "$out"
 
 # Name, and seconds after which it is ended; its own limit comes sooner.
@@ -20,6 +22,7 @@ limit() {
 	machine) echo 90 ;;
 	handover) echo 90 ;;
 	doctor | decode) echo 220 ;;
+	planner) echo 200 ;;
 	*) echo 150 ;;
 	esac
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from torchvision.transforms import transforms as v1
 
 import wellfed as wf
 from wellfed.exceptions import StateError
-from wellfed.torch import DataLoader
+from wellfed.torch import DataLoader, _device
 from wellfed.torch._device import Copies, PageLock, Staged, move, pin, target
 from wellfed.torch._nested import map_leaves
 from wellfed.torch._precision import cast
@@ -288,6 +289,32 @@ def test_errors_come_with_their_batch() -> None:
     assert next(batches) == "d"
 
 
+def test_a_wait_that_is_interrupted_loses_no_batch() -> None:
+    batches, _, stage = aside("a", "b", "c")
+    interrupted, main = threading.Event(), threading.get_ident()
+
+    def begin(batch: Any) -> Any:
+        if batch == "b":
+            # As Ctrl-C while the main thread waits for this batch.
+            time.sleep(0.2)
+            signal.pthread_kill(main, signal.SIGINT)
+            assert interrupted.wait(10)
+        return batch
+
+    stage.begin = begin  # type: ignore[method-assign]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert next(batches) == "a"
+        with pytest.raises(KeyboardInterrupt):
+            next(batches)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert batches._num_yielded == 1
+    assert batches._progress.state_dict() == {"yielded": 1}
+    interrupted.set()
+    assert list(batches) == ["b", "c"]
+
+
 def test_dropped_iterators_leave_no_thread() -> None:
     before = set(threading.enumerate())
     batches, _, _ = aside("a", "b", "c")
@@ -390,6 +417,35 @@ def test_copies_are_ordered_before_their_use() -> None:
     assert cuda.log == ["current waits", "mark x for current", "copy unmarked"]
 
 
+def test_all_loaders_copy_on_one_stream_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    made = []
+
+    def stream(device: torch.device) -> FakeStream:
+        made.append(device)
+        return FakeStream(cuda.log, f"side {len(made)}")
+
+    cuda.Stream = stream  # type: ignore[method-assign]
+    one, two = Copies(META, cuda), Copies(META, cuda)
+    assert made == [torch.device("meta", 0)]
+    staged = [copies.begin([Marked(cuda.log, name)]) for copies, name in ((one, "x"), (two, "y"))]
+    # Each waits for its own event.
+    assert staged[0][1] is not staged[1][1]
+    assert cuda.log.count("event on side 1") == 2
+    Copies(torch.device("meta", 1), cuda)
+    assert len(made) == 2
+    # A forked child has streams of its own.
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    Copies(META, cuda)
+    assert len(made) == 3
+
+
+def test_importing_the_device_stage_begins_nothing() -> None:
+    script = "import torch, wellfed.torch._device as d; assert not d._STREAMS; assert not torch.cuda.is_initialized()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_sources_live_until_their_copies_are_over() -> None:
     cuda = FakeCuda()
     copies = Copies(META, cuda)
@@ -403,6 +459,64 @@ def test_sources_live_until_their_copies_are_over() -> None:
     log = cuda.log
     del copies
     assert log == ["synchronize"]
+
+
+def until(done: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_sources_go_after_a_pass_as_soon_as_their_copies_are_over(ahead: bool) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    sources = [Marked(cuda.log, name) for name in "abc"]
+    gone = [weakref.ref(source) for source in sources]
+    source = Source(*([source] for source in sources))
+    source.is_ready = ahead
+    del sources
+    batches = Staged(source, copies)
+    # Neither the last batch nor the end is waited for.
+    assert [batch[0].name for batch in batches] == ["a", "b", "c"]
+    assert "synchronize" not in cuda.log
+    assert len(copies._sources) == 3
+    cuda.over = True
+    until(lambda: not any(one() for one in gone))
+    assert not copies._sources
+    assert "synchronize" not in cuda.log
+
+
+def test_sources_of_copies_that_are_over_need_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    copies.begin([Marked(cuda.log, "a")])
+    cuda.over = True
+    monkeypatch.setattr(threading, "Thread", lambda **_: pytest.fail("a thread"))
+    copies.release()
+    assert not copies._sources
+
+
+def test_a_thread_that_waits_for_copies_does_not_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    copies.begin([Marked(cuda.log, "a")])
+    # As in a signal handler while the lock is held, or where no thread can be started.
+    with copies._lock:
+        copies.release()
+    before = threading.active_count()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("no thread"))
+        )
+        copies.release()
+    assert threading.active_count() == before
+    gone = weakref.ref(copies)
+    del copies
+    assert gone() is None
+    assert cuda.log[-1] == "synchronize"
+    cuda.over = True
 
 
 class FakeRuntime:
@@ -527,6 +641,27 @@ def test_a_buffer_is_not_written_again_while_a_copy_reads_it(monkeypatch: pytest
     for _ in loader:
         pass
     assert len(copies._sources) <= 1
+
+
+@pytest.mark.usefixtures("epochs_not_counted")
+def test_closing_a_loader_lets_go_what_is_copied_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda()
+    copies = Copies(META, cuda)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    pages = Pages()
+    loader = placed(monkeypatch, pages, copies, num_workers=2, prefetch=1)
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    del batches
+    assert "synchronize" not in cuda.log
+    assert copies._sources
+    assert pages._locks, "a copy reads it"
+    # What the staging thread was at when the loader was closed.
+    copies.begin([Marked(cuda.log, "late")])
+    cuda.over = True
+    until(lambda: not copies._sources and not pages._locks)
 
 
 def test_a_batch_whose_copy_fails_half_way_is_kept_until_the_rest_is_over() -> None:
@@ -942,3 +1077,34 @@ def test_a_class_that_makes_its_own_iterator_is_not_resumed_wrongly() -> None:
         StateError, match=r"Own._get_iterator makes the iterator(.|\n)*hint: define _iterator_from"
     ):
         iter(loader)
+
+
+@gpu
+def test_loaders_that_share_a_stream_give_their_own_batches() -> None:
+    """Train and validation at once, with a step that keeps the device busy."""
+    train = wf.from_tensor_slices(np.arange(64 * 50_000, dtype=np.float32).reshape(64, -1)).batch(4)
+    val = wf.from_tensor_slices(-np.arange(64 * 50_000, dtype=np.float32).reshape(64, -1)).batch(4)
+    wanted = [(a.tolist(), b.tolist()) for a, b in zip(train.torch(), val.torch())]
+    busy = torch.ones(2048, 2048, device="cuda")
+    got = []
+    for a, b in zip(train.torch(device="cuda"), val.torch(device="cuda")):
+        busy = busy @ busy * 1e-4
+        got.append((a + 0, b + 0))
+    assert [(a.tolist(), b.tolist()) for a, b in got] == wanted
+    assert len(_device._STREAMS[torch.cuda]) == 1
+
+
+@gpu
+def test_a_loader_for_each_epoch_keeps_no_memory_for_each() -> None:
+    rows = wf.from_tensor_slices(np.zeros((64, 50_000), np.float32)).batch(16)
+
+    def reserved() -> int:
+        for _ in range(4):
+            for batch in rows.torch(device="cuda"):
+                batch.sum()
+        torch.cuda.synchronize()
+        return int(torch.cuda.memory_reserved())
+
+    reserved()
+    first = reserved()
+    assert [reserved() for _ in range(6)][-1] <= first + (40 << 20)

@@ -129,6 +129,11 @@ def test_what_follows_the_first_geometry_is_left_too(photos: str, kind: str, era
             assert torch.equal(labels, others)
 
 
+def test_what_chooses_the_share_knows_how_many_batches_are_made_ahead(photos: str) -> None:
+    dataset = wf.image_folder(photos).map(T.Resize((20, 20))).batch(2)
+    assert loader_of(dataset, "auto", prefetch=3)._share._ahead() == 3
+
+
 @pytest.mark.usefixtures("epochs_not_counted")
 def test_pixels_of_one_size_are_left_from_the_first_transform_on() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 32, 30, 3), np.uint8)

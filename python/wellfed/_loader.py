@@ -216,6 +216,8 @@ class Loader:
         # By its name; None where batches stay where they are made.
         self._to: str | None = None if to is None else str(to)
         self._stage = None if to is None else _stage_for(to)
+        # What it has made.
+        self._staging: Any = None
         # Where the pass stands for the caller, if batches are taken from the engine ahead of that.
         self._progress: Any = None
         placed = _for_this_rank(dataset)
@@ -292,7 +294,8 @@ class Loader:
             return epoch
         from .torch._device import Staged
 
-        staged = Staged(epoch, self._stage())
+        self._staging = self._stage()
+        staged = Staged(epoch, self._staging)
         self._progress = staged._progress
         return staged
 
@@ -383,6 +386,9 @@ class Loader:
         self._turn += 1
         if native is not None:
             native.close()
+        # What batches are copied from goes when the copies are over, which is not waited for.
+        if hasattr(self._staging, "close"):
+            self._staging.close()
 
     def __enter__(self) -> Loader:
         return self
@@ -469,7 +475,7 @@ def _share_of(dataset: Dataset, native: _native.Loader) -> Any:
         return None
     from .torch._share import DeviceShare
 
-    return DeviceShare(native.set_device_share)
+    return DeviceShare(native.set_device_share, ahead=lambda: native.depth)
 
 
 def _timed(

@@ -1,29 +1,47 @@
 /* A batch of images, each with parameters of its own: crop, resize, flips, colours, and the finished elements.
  *
- * A block makes a tile of TILE x TILE pixels of one pass over one image, all channels. Arithmetic is that of the crate
- * wellfed-kernels, step by step, so that the pixels are the same bits: Pillow's two passes in 22-bit fixed point,
- * float32 blends that are truncated, and the mix of float32 and double of its HSV.
+ * A block makes tiles of TILE x TILE pixels of one pass over one image, all channels; a thread makes four neighbours of
+ * a row. Arithmetic is that of the crate wellfed-kernels, step by step, so that the pixels are the same bits: Pillow's
+ * two passes in 22-bit fixed point, and the changes of values of values.h.
  */
-#include "augment.h"
+#include "values.h"
 
 #define AUGMENT_TILE 32
 /* Rows of a tile where pixels are only copied. */
 #define AUGMENT_COPY_TILE 128
 /* Source rows (or columns) between the two passes of a resize that are kept at once; a multiple of 4. */
 #define AUGMENT_CHUNK 96
+/* Fours of neighbours in a tile: as many as threads. */
+#define AUGMENT_FOURS (AUGMENT_TILE * AUGMENT_TILE / 4)
 #define AUGMENT_THREADS 256
+/* Tiles of a block, one below the other: they share weights of columns and tables. */
+#define AUGMENT_STACK 4
+/* The most weights of a sample that are kept in shared memory. */
+#define AUGMENT_TAPS 6
 #define AUGMENT_HALF (1 << 21)
 #define AUGMENT_BITS 22
 
 #ifdef __CUDACC__
 #define AUGMENT_ADD(at, value) atomicAdd((at), (value))
 #define AUGMENT_ALIGN __align__(16)
-/* Four blocks share a multiprocessor: no more than 64 registers a thread. */
+/* Four blocks share a multiprocessor: no more than 64 registers a thread. Five (48 registers) are 2 to 5 % faster where no
+ * values change, and a little slower where they do. */
 #define AUGMENT_BOUNDS AUGMENT_THREADS, 4
+#define AUGMENT_PLAIN_BOUNDS AUGMENT_THREADS, 5
+/* Threads that are neighbours in memory, and rows of them. */
+#define AUGMENT_LANE (THREAD & 31u)
+#define AUGMENT_LANES 32u
+#define AUGMENT_LINE (THREAD >> 5)
+#define AUGMENT_LINES (AUGMENT_THREADS / 32u)
 #else
 #define AUGMENT_ADD(at, value) (*(at) += (value))
 #define AUGMENT_ALIGN _Alignas(16)
 #define AUGMENT_BOUNDS AUGMENT_THREADS
+#define AUGMENT_PLAIN_BOUNDS AUGMENT_THREADS
+#define AUGMENT_LANE 0u
+#define AUGMENT_LANES 1u
+#define AUGMENT_LINE 0u
+#define AUGMENT_LINES 1u
 #endif
 
 DEVICE double augment_weight(u32 filter, double x)
@@ -81,20 +99,17 @@ KERNEL(augment_axes, AugmentArgs, 128)
 
 /* One side of a resize, from the first sample that a tile makes. */
 typedef struct {
-    const i32 *starts, *lens, *weights;
-    i32 step; /* from the weights of one tap to those of the next; 0 copies the side */
+    const i32 *starts; /* `step` of them, then as many lens, and as many weights of each tap */
+    i32 step;          /* 0 copies the side */
     i32 first;
 } AugmentSide;
 
 DEVICE AugmentSide augment_side(const i32 *axes, u32 table, i32 first)
 {
     AugmentSide side;
-    const i32 *at = axes + table;
+    side.starts = axes + table + 1 + first;
+    side.step = table ? axes[table] : 0;
     side.first = first;
-    side.step = table ? at[0] : 0;
-    side.starts = at + 1 + first;
-    side.lens = side.starts + side.step;
-    side.weights = side.lens + side.step;
     return side;
 }
 
@@ -105,7 +120,12 @@ DEVICE i32 augment_start(AugmentSide side, i32 i)
 
 DEVICE i32 augment_len(AugmentSide side, i32 i)
 {
-    return side.step ? side.lens[i] : 1;
+    return side.step ? side.starts[side.step + i] : 1;
+}
+
+DEVICE u32 augment_tap(AugmentSide side, i32 i, i32 tap)
+{
+    return side.step ? (u32)side.starts[(2 + tap) * side.step + i] : 1u << AUGMENT_BITS;
 }
 
 DEVICE u8 augment_clip(u32 sum)
@@ -132,390 +152,444 @@ DEVICE i32 augment_padded(i32 at, i32 len, u32 mode)
     return at < len - 1 ? at : len - 1;
 }
 
-/* `degenerate + factor * (value - degenerate)`, truncated and cut off; 0 for what is no number. */
-DEVICE u32 augment_blend(u32 degenerate, u32 value, float factor)
+/* The finished elements of each value, from the arguments into shared memory. */
+DEVICE void augment_table(u32 *table, const AugmentArgs *a)
 {
-    const float x = (float)degenerate + factor * ((float)value - (float)degenerate);
-    return x >= 255.0f ? 255u : x > 0.0f ? (u32)x : 0u;
-}
-
-DEVICE u32 augment_luma(u32 r, u32 g, u32 b)
-{
-    return (r * 19595u + g * 38470u + b * 7471u + 0x8000u) >> 16;
-}
-
-DEVICE u32 augment_level(u32 v, double share)
-{
-    return (u32)round((double)v * (1.0 - share));
-}
-
-DEVICE void augment_hue(u32 *p, u32 shift)
-{
-    const u32 r = p[0], g = p[1], b = p[2];
-    const u32 max = r > g ? (r > b ? r : b) : (g > b ? g : b);
-    const u32 min = r < g ? (r < b ? r : b) : (g < b ? g : b);
-    u32 h8, s8, v, low, q, t;
-    float chroma, s, rc, gc, bc, h, f, fs;
-    double turn, sector, whole;
-    if (max == min)
-        return;
-    chroma = (float)(max - min);
-    s = chroma / (float)max;
-    rc = (float)(max - r) / chroma;
-    gc = (float)(max - g) / chroma;
-    bc = (float)(max - b) / chroma;
-    if (r == max)
-        h = bc - gc;
-    else if (g == max)
-        h = (float)(2.0 + (double)rc - (double)bc);
-    else
-        h = (float)(4.0 + (double)gc - (double)rc);
-    /* Between 5/6 and 11/6, where a remainder is a difference, and exact. */
-    turn = (double)h / 6.0 + 1.0;
-    h = (float)(turn >= 1.0 ? turn - 1.0 : turn);
-    h8 = ((u32)((double)h * 255.0) + shift) & 255u;
-    s8 = (u32)((double)s * 255.0);
-    v = max;
-    if (s8 == 0) {
-        p[0] = p[1] = p[2] = v;
-        return;
-    }
-    sector = (double)h8 * 6.0 / 255.0;
-    whole = floor(sector);
-    f = (float)(sector - whole);
-    fs = (float)((double)s8 / 255.0);
-    low = augment_level(v, (double)fs);
-    q = augment_level(v, (double)(fs * f));
-    t = augment_level(v, (double)fs * (1.0 - (double)f));
-    switch ((u32)whole % 6u) {
-    case 0: p[0] = v, p[1] = t, p[2] = low; break;
-    case 1: p[0] = q, p[1] = v, p[2] = low; break;
-    case 2: p[0] = low, p[1] = v, p[2] = t; break;
-    case 3: p[0] = low, p[1] = q, p[2] = v; break;
-    case 4: p[0] = t, p[1] = low, p[2] = v; break;
-    default: p[0] = v, p[1] = low, p[2] = q; break;
-    }
-}
-
-/* The table of a channel's histogram, Pillow's autocontrast or equalize. One thread makes it. */
-DEVICE void augment_by_histogram(u32 kind, const u32 *histogram, u8 *table)
-{
-    u32 v, low = 0, high = 255, step, below;
-    u64 sum = 0;
-    for (v = 0; v < 256; ++v) {
-        table[v] = (u8)v;
-        sum += histogram[v];
-    }
-    if (sum == 0)
-        return;
-    while (histogram[low] == 0)
-        ++low;
-    while (histogram[high] == 0)
-        --high;
-    if (kind == OP_AUTOCONTRAST) {
-        double scale, offset;
-        if (low == high)
-            return;
-        scale = 255.0 / (double)(high - low);
-        offset = -(double)low * scale;
-        for (v = 0; v < 256; ++v) {
-            const double x = (double)v * scale + offset;
-            table[v] = x >= 255.0 ? 255 : x > 0.0 ? (u8)x : 0;
-        }
-        return;
-    }
-    step = (u32)((sum - histogram[high]) / 255u);
-    if (step == 0)
-        return;
-    below = step / 2;
-    for (v = 0; v < 256; ++v) {
-        const u32 to = below / step;
-        table[v] = (u8)(to < 255 ? to : 255);
-        below += histogram[v];
-    }
-}
-
-/* Whether (y, x) lies in a rectangle, and which of its pixels it is. */
-DEVICE i32 augment_inside(i32 y, i32 x, i32 top, i32 left, i32 height, i32 width)
-{
-    y -= top;
-    x -= left;
-    return y >= 0 && y < height && x >= 0 && x < width ? y * width + x : -1;
-}
-
-/* Changes the values of the pixel at (y, x) of the result; says how many channels it has then. All three of `p` are
- * changed, so that they stay in registers: those that there are not are never looked at. */
-DEVICE u32 augment_ops(const AugmentArgs *a, const AugmentPass *pass, u32 channels, i32 y, i32 x, u32 mean,
-                       const u8 *tables, u32 *p)
-{
-    const AugmentOp *op = (const AugmentOp *)a->ops + pass->first_op;
-    const AugmentOp *end = op + pass->ops;
-    u32 c, gray;
-    for (; op < end; ++op) {
-        switch (op->kind) {
-        case OP_BRIGHTNESS:
-        case OP_CONTRAST:
-            gray = op->kind == OP_CONTRAST ? mean : 0;
-            for (c = 0; c < 3; ++c)
-                p[c] = augment_blend(gray, p[c], op->factor);
-            break;
-        case OP_SATURATION:
-            if (channels == 3) {
-                gray = augment_luma(p[0], p[1], p[2]);
-                for (c = 0; c < 3; ++c)
-                    p[c] = augment_blend(gray, p[c], op->factor);
-            }
-            break;
-        case OP_HUE:
-            if (channels == 3)
-                augment_hue(p, op->value);
-            break;
-        case OP_GRAY:
-            if (channels == 3)
-                p[0] = augment_luma(p[0], p[1], p[2]);
-            p[1] = p[2] = p[0];
-            channels = op->value;
-            break;
-        case OP_INVERT:
-            for (c = 0; c < 3; ++c)
-                p[c] = 255u - p[c];
-            break;
-        case OP_POSTERIZE:
-            for (c = 0; c < 3; ++c)
-                p[c] &= op->value;
-            break;
-        case OP_SOLARIZE:
-            for (c = 0; c < 3; ++c)
-                p[c] = p[c] < op->value ? p[c] : 255u - p[c];
-            break;
-        case OP_SOLARIZE_ADD:
-            for (c = 0; c < 3; ++c)
-                if (p[c] < 128u)
-                    p[c] = p[c] + op->value > 255u ? 255u : p[c] + op->value;
-            break;
-        case OP_AUTOCONTRAST:
-        case OP_EQUALIZE:
-            for (c = 0; c < 3; ++c)
-                p[c] = tables[c * 256 + p[c]];
-            break;
-        case OP_PERMUTE:
-            if (channels == 3) {
-                const u32 r = p[0], g = p[1], b = p[2];
-                for (c = 0; c < 3; ++c) {
-                    const u32 from = op->value >> (8 * c) & 255u;
-                    p[c] = from == 0 ? r : from == 1 ? g : b;
-                }
-            }
-            break;
-        default: {
-            const i32 at = augment_inside(y, x, op->top, op->left, op->height, op->width);
-            if (at >= 0)
-                for (c = 0; c < 3; ++c)
-                    p[c] = op->each
-                               ? ((const u8 *)a->bytes)[op->fill + c * (u32)(op->height * op->width) + (u32)at]
-                               : op->fill >> (8 * c) & 255u;
-        }
-        }
-    }
-    return channels;
-}
-
-/* The bits of a finished element of channel c at (y, x), after all rectangles. */
-DEVICE u32 augment_patched(const AugmentArgs *a, const AugmentPass *pass, u32 c, i32 y, i32 x, u32 bits)
-{
-    const AugmentPatch *patch = (const AugmentPatch *)a->patches + pass->first_patch;
     u32 i;
-    for (i = 0; i < pass->patches; ++i, ++patch) {
-        const i32 at = augment_inside(y, x, patch->top, patch->left, patch->height, patch->width);
-        if (at >= 0) {
-            const u32 place = c * (u32)(patch->height * patch->width) + (u32)at;
-            const u8 *values = (const u8 *)a->bytes + patch->fill[0];
-            if (!patch->each)
-                bits = patch->fill[c];
-            else if (a->element == 1)
-                bits = values[place];
-            else if (a->element == 2)
-                bits = ((const u16 *)values)[place];
-            else
-                bits = ((const u32 *)values)[place];
-        }
-    }
-    return bits;
+    for (i = THREAD; i < 3 * 256 / 4; i += THREADS)
+        copy16(table + i * 4, (const u32 *)a->table + i * 4);
 }
 
-/* The tile at BLOCK_X of pass BLOCK_Y. Unless `full`, passes change no values and overwrite nothing. */
-DEVICE void augment_tile(const AugmentArgs a, const i32 full)
-{
-    /* Rows (or columns) between the passes, all channels. */
-    SHARED AUGMENT_ALIGN u32 between_words[3 * AUGMENT_TILE * AUGMENT_CHUNK / 4];
-    /* Sums where the source comes in several chunks; before and after that histograms, tables of 8 bits, sums. */
-    SHARED AUGMENT_ALIGN u32 sums[3 * AUGMENT_TILE * AUGMENT_TILE];
-    SHARED AUGMENT_ALIGN u32 tile_words[3 * AUGMENT_TILE * AUGMENT_TILE / 4];
-    SHARED AUGMENT_ALIGN u32 table[3 * 256];
-    SHARED u32 partial[AUGMENT_THREADS];
-    SHARED u32 mean;
-    u8 *const between = (u8 *)between_words;
-    u8 *const tile = (u8 *)tile_words;
-    const AugmentPass *pass = (const AugmentPass *)a.passes + BLOCK_Y;
-    const i32 *axes = (const i32 *)a.axes;
-    const i32 across = (pass->out_width + AUGMENT_TILE - 1) / AUGMENT_TILE;
-    const i32 tile_y = (i32)BLOCK_X / across, tile_x = (i32)BLOCK_X % across;
-    const i32 top = tile_y * AUGMENT_TILE, left = tile_x * AUGMENT_TILE;
-    const i32 rows = pass->out_height - top < AUGMENT_TILE ? pass->out_height - top : AUGMENT_TILE;
-    const i32 columns = pass->out_width - left < AUGMENT_TILE ? pass->out_width - left : AUGMENT_TILE;
-    const u32 flags = pass->flags, channels = pass->channels;
-    const u8 *source = (const u8 *)(flags & FROM_SCRATCH ? a.scratch + pass->source : pass->source);
-    u8 *target = (u8 *)(flags & TO_SCRATCH ? a.scratch + pass->target : pass->target);
-    const AugmentOp *first_op = (const AugmentOp *)a.ops + pass->first_op;
-    u32 out_channels = channels, i, c;
-    if (rows <= 0)
-        return;
+/* Bytes of the same four neighbours in each channel. */
+typedef struct {
+    u32 words[3];
+} AugmentFour;
 
-    if (!pass->vertical && !pass->horizontal) {
-        const u32 mode = flags >> PAD_SHIFT & 3u;
-        for (i = THREAD; i < channels * AUGMENT_TILE * AUGMENT_TILE; i += THREADS) {
-            const i32 x = (i32)(i % AUGMENT_TILE), y = (i32)(i / AUGMENT_TILE % AUGMENT_TILE);
-            const i32 from_y = augment_padded(pass->top + top + y, pass->height, mode);
-            const i32 from_x = augment_padded(pass->left + left + x, pass->width, mode);
-            c = i / (AUGMENT_TILE * AUGMENT_TILE);
-            if (y < rows && x < columns)
-                tile[i] = from_y < 0 || from_x < 0
-                              ? (u8)(pass->fill >> (8 * c))
-                              : source[c * pass->source_plane + from_y * pass->source_row +
-                                       from_x * pass->source_pixel];
-        }
+/* Reads `count` neighbours from (y, x) of a window, some of which are padded or do not lie together. */
+DEVICE_APART AugmentFour augment_read_some(const AugmentPass *pass, const u8 *source, i32 y, i32 x, i32 count)
+{
+    AugmentFour four = {{0, 0, 0}};
+    const u32 mode = pass->flags >> PAD_SHIFT & 3u;
+    const i32 from_y = augment_padded(pass->top + y, pass->height, mode);
+    u32 c;
+    i32 k;
+    for (k = 0; k < count; ++k) {
+        const i32 from_x = augment_padded(pass->left + x + k, pass->width, mode);
+        const u8 *from = source + from_y * pass->source_row + from_x * pass->source_pixel;
+        UNROLL
+        for (c = 0; c < 3; ++c)
+            if (c < pass->channels)
+                four.words[c] |= (from_y >= 0 && from_x >= 0 ? load_byte(from + c * pass->source_plane)
+                                                             : pass->fill >> (8 * c) & 255u)
+                                 << (8 * k);
+    }
+    return four;
+}
+
+/* Reads `count` neighbours from (y, x) of a window that lies in the source, or in what is padded. */
+DEVICE AugmentFour augment_read(const AugmentPass *pass, const u8 *source, i32 y, i32 x, i32 count)
+{
+    AugmentFour four = {{0, 0, 0}};
+    const u32 channels = pass->channels;
+    /* Whether four pixels are twelve bytes. */
+    const i32 together = channels == 3 && pass->source_plane == 1 && pass->source_pixel == 3;
+    const i32 from_x = pass->left + x, from_y = pass->top + y;
+    const u8 *from = source + from_y * pass->source_row + from_x * pass->source_pixel;
+    if (count < 4 || !(together || pass->source_pixel == 1) || from_y < 0 || from_y >= pass->height || from_x < 0 ||
+        from_x + 4 > pass->width)
+        return augment_read_some(pass, source, y, x, count);
+    if (together) {
+        const u32 first = load_four(from), second = load_four(from + 4), third = load_four(from + 8);
+        four.words[0] = (first & 255u) | (first >> 24) << 8 | (second & 0xFF0000u) | (third & 0xFF00u) << 16;
+        four.words[1] = (first >> 8 & 255u) | (second & 255u) << 8 | (second >> 24) << 16 | (third & 0xFF0000u) << 8;
+        four.words[2] = (first >> 16 & 255u) | (second & 0xFF00u) | (third & 255u) << 16 | (third & 0xFF000000u);
     } else {
-        const i32 down_first = (flags & DOWN_FIRST) != 0;
-        const AugmentSide down = augment_side(axes, pass->vertical, top);
-        const AugmentSide over = augment_side(axes, pass->horizontal, left);
-        /* The second pass sums up its side in chunks of the source. */
-        const AugmentSide one = down_first ? down : over;
-        const AugmentSide second = down_first ? over : down;
-        const i32 made = down_first ? columns : rows;
-        const i32 begin = augment_start(second, 0);
-        const i32 end = augment_start(second, made - 1) + augment_len(second, made - 1);
-        i32 chunk;
-        for (chunk = begin; chunk < end; chunk += AUGMENT_CHUNK) {
-            const i32 next = chunk + AUGMENT_CHUNK < end ? chunk + AUGMENT_CHUNK : end;
-            const u32 fours = (u32)(next - chunk + 3) / 4;
-            /* The first pass: four samples of the second one's side at once, whose weights are the same. */
-            for (i = THREAD; i < channels * fours * AUGMENT_TILE; i += THREADS) {
-                const u32 m = i % AUGMENT_TILE, line = i / AUGMENT_TILE;
-                const u32 four = line - (line >= fours ? fours : 0) - (line >= 2 * fours ? fours : 0);
-                const i32 at = chunk + (i32)(four * 4);
-                i32 start, len, t;
-                u32 s0 = AUGMENT_HALF, s1 = AUGMENT_HALF, s2 = AUGMENT_HALF, s3 = AUGMENT_HALF;
-                i64 step, d1, d2, d3;
-                const i32 *weights = one.weights + m;
-                const u8 *from;
-                u8 *to;
-                c = (u32)(line >= fours) + (u32)(line >= 2 * fours);
-                if ((i32)m >= (down_first ? rows : columns))
-                    continue;
-                start = augment_start(one, (i32)m);
-                len = augment_len(one, (i32)m);
-                step = down_first ? pass->source_row : pass->source_pixel;
-                d1 = down_first ? pass->source_pixel : pass->source_row;
-                from = source + (i64)c * pass->source_plane + at * d1 + start * step;
-                /* Samples past the chunk are made of its last one, and never looked at. */
-                d3 = (next - 1 - at < 3 ? next - 1 - at : 3) * d1;
-                d2 = (next - 1 - at < 2 ? next - 1 - at : 2) * d1;
-                d1 = (next - 1 - at < 1 ? next - 1 - at : 1) * d1;
-                for (t = 0; t < len; ++t, from += step, weights += one.step) {
-                    const u32 weight = one.step ? (u32)*weights : 1u << AUGMENT_BITS;
-                    s0 += from[0] * weight;
-                    s1 += from[d1] * weight;
-                    s2 += from[d2] * weight;
-                    s3 += from[d3] * weight;
-                }
-                if (down_first) {
-                    to = between + (c * AUGMENT_TILE + m) * AUGMENT_CHUNK + four * 4;
-                    to[0] = augment_clip(s0);
-                    to[1] = augment_clip(s1);
-                    to[2] = augment_clip(s2);
-                    to[3] = augment_clip(s3);
-                } else {
-                    to = between + (c * AUGMENT_CHUNK + four * 4) * AUGMENT_TILE + m;
-                    to[0] = augment_clip(s0);
-                    to[AUGMENT_TILE] = augment_clip(s1);
-                    to[2 * AUGMENT_TILE] = augment_clip(s2);
-                    to[3 * AUGMENT_TILE] = augment_clip(s3);
-                }
-            }
-            SYNC();
-            /* The second pass, of what this chunk has. */
-            if (down_first) {
-                for (i = THREAD; i < channels * AUGMENT_TILE * AUGMENT_TILE; i += THREADS) {
-                    const i32 x = (i32)(i % AUGMENT_TILE), y = (i32)(i / AUGMENT_TILE % AUGMENT_TILE);
-                    const i32 *weights;
-                    i32 start, from, to, t;
-                    u32 sum;
-                    if (x >= columns || y >= rows)
-                        continue;
-                    start = augment_start(second, x);
-                    from = start > chunk ? start : chunk;
-                    to = start + augment_len(second, x);
-                    to = to < next ? to : next;
-                    sum = chunk == begin ? AUGMENT_HALF : sums[i];
-                    weights = second.weights + (from - start) * second.step + x;
-                    for (t = from; t < to; ++t, weights += second.step)
-                        sum += between[i / AUGMENT_TILE * AUGMENT_CHUNK + (u32)(t - chunk)] *
-                               (second.step ? (u32)*weights : 1u << AUGMENT_BITS);
-                    if (next == end)
-                        tile[i] = augment_clip(sum);
-                    else
-                        sums[i] = sum;
-                }
-            } else {
-                for (i = THREAD; i < channels * AUGMENT_TILE * AUGMENT_TILE / 4; i += THREADS) {
-                    const i32 y = (i32)(i / (AUGMENT_TILE / 4) % AUGMENT_TILE);
-                    const u32 *column;
-                    const i32 *weights;
-                    i32 start, from, to, t;
-                    u32 s0 = AUGMENT_HALF, s1 = AUGMENT_HALF, s2 = AUGMENT_HALF, s3 = AUGMENT_HALF;
-                    c = i / (AUGMENT_TILE / 4) / AUGMENT_TILE;
-                    if (y >= rows)
-                        continue;
-                    start = augment_start(second, y);
-                    from = start > chunk ? start : chunk;
-                    to = start + augment_len(second, y);
-                    to = to < next ? to : next;
-                    if (chunk != begin) {
-                        s0 = sums[i * 4];
-                        s1 = sums[i * 4 + 1];
-                        s2 = sums[i * 4 + 2];
-                        s3 = sums[i * 4 + 3];
-                    }
-                    column = between_words + (c * AUGMENT_CHUNK + (u32)(from - chunk)) * (AUGMENT_TILE / 4) +
-                             i % (AUGMENT_TILE / 4);
-                    weights = second.weights + (from - start) * second.step + y;
-                    for (t = from; t < to; ++t, column += AUGMENT_TILE / 4, weights += second.step) {
-                        const u32 four = *column;
-                        const u32 weight = second.step ? (u32)*weights : 1u << AUGMENT_BITS;
-                        s0 += (four & 255u) * weight;
-                        s1 += (four >> 8 & 255u) * weight;
-                        s2 += (four >> 16 & 255u) * weight;
-                        s3 += (four >> 24) * weight;
-                    }
-                    if (next == end) {
-                        tile_words[i] = augment_clip(s0) | (u32)augment_clip(s1) << 8 |
-                                        (u32)augment_clip(s2) << 16 | (u32)augment_clip(s3) << 24;
-                    } else {
-                        sums[i * 4] = s0;
-                        sums[i * 4 + 1] = s1;
-                        sums[i * 4 + 2] = s2;
-                        sums[i * 4 + 3] = s3;
-                    }
-                }
-            }
-            SYNC();
+        four.words[0] = load_four(from);
+        if (channels == 3) {
+            four.words[1] = load_four(from + pass->source_plane);
+            four.words[2] = load_four(from + 2 * pass->source_plane);
         }
     }
+    return four;
+}
+
+/* Writes `count` neighbours from (y, x) of the result before flips: bytes as they are, or elements of the table, with
+ * the rectangles of a pass that is not `plain`. */
+DEVICE void augment_write(const AugmentArgs *a, const AugmentPass *pass, const u32 *table, u32 channels, i32 y, i32 x,
+                          i32 count, AugmentFour four, const i32 plain)
+{
+    const u32 flags = pass->flags;
+    const i32 finish = (flags & FINISH) != 0, planar = pass->target_pixel == 1;
+    const u32 element = finish ? a->element : 1;
+    const i32 out_y = flags & FLIP_V ? pass->out_height - 1 - y : y;
+    const i32 out_x = flags & FLIP_H ? pass->out_width - x - count : x;
+    /* Rows fit 32 bits. */
+    u8 *to = (u8 *)(flags & TO_SCRATCH ? a->scratch + pass->target : pass->target) +
+             ((i64)out_y * (i32)pass->target_row + (i64)out_x * (i32)pass->target_pixel) * element;
+    /* From four elements to the next, of another channel or of whole pixels. */
+    const i64 apart = planar ? pass->target_plane * element : (i64)(4 * element);
+    const u32 fours = planar ? channels : 3, whole = 4 * element - 1;
+    u32 c, k, bits[3][4];
+    if (flags & FLIP_H)
+        UNROLL
+        for (c = 0; c < 3; ++c)
+            four.words[c] = swapped(four.words[c]) >> (32 - 8 * count);
+    if (!planar) {
+        const u32 r = four.words[0], g = four.words[1], b = four.words[2];
+        four.words[0] = (r & 255u) | (g & 255u) << 8 | (b & 255u) << 16 | (r >> 8 & 255u) << 24;
+        four.words[1] = (g >> 8 & 255u) | (b & 0xFF00u) | (r & 0xFF0000u) | (g >> 16 & 255u) << 24;
+        four.words[2] = (b >> 16 & 255u) | (r >> 24) << 8 | (g >> 24) << 16 | (b & 0xFF000000u);
+    }
+    UNROLL
+    for (c = 0; c < 3; ++c)
+        UNROLL
+        for (k = 0; k < 4; ++k)
+            bits[c][k] = byte_of(four.words[c], k);
+    if (finish) {
+        if (planar)
+            UNROLL
+            for (c = 0; c < 3; ++c)
+                UNROLL
+                for (k = 0; k < 4; ++k)
+                    bits[c][k] = (table + c * 256)[bits[c][k]];
+        else
+            UNROLL
+            for (c = 0; c < 3; ++c)
+                UNROLL
+                for (k = 0; k < 4; ++k)
+                    bits[c][k] = (table + (c * 4 + k) % 3 * 256)[bits[c][k]];
+        if (!plain && pass->patches)
+            UNROLL
+            for (c = 0; c < 3; ++c)
+                UNROLL
+                for (k = 0; k < 4; ++k)
+                    bits[c][k] = value_patched(a->patches, a->bytes, element, pass,
+                                               planar ? c : (c * 4 + k) % 3, out_y,
+                                               out_x + (i32)(planar ? k : (c * 4 + k) / 3), bits[c][k]);
+    }
+    if (count == 4 && ((u32)(u64)to & whole) == 0 && ((u32)apart & whole) == 0) {
+        UNROLL
+        for (c = 0; c < 3; ++c)
+            if (c < fours)
+                store_four(to + c * apart, element, bits[c]);
+    } else {
+        UNROLL
+        for (c = 0; c < 3; ++c) {
+            const i32 some = planar ? count : count * 3 - (i32)c * 4;
+            if (c < fours && some > 0)
+                store_few(to + c * apart, element, bits[c][0], bits[c][1], bits[c][2], bits[c][3], some);
+        }
+    }
+}
+
+/* What the samples of one side of a tile are made of, in shared memory: as many weights for each of them. */
+typedef struct {
+    i32 starts[AUGMENT_TILE];
+    u32 weights[AUGMENT_TAPS][AUGMENT_TILE];
+    u32 taps; /* more than AUGMENT_TAPS: they are not here */
+    u32 padding[3];
+} AugmentNear;
+
+/* Up to three weights have two more bits, as they are not negative: the byte that they make is a sum's highest one. */
+#define AUGMENT_POSITIVE(taps) ((taps) < 4)
+
+DEVICE u32 augment_half(const u32 taps)
+{
+    return AUGMENT_POSITIVE(taps) ? (u32)AUGMENT_HALF << 2 : (u32)AUGMENT_HALF;
+}
+
+DEVICE u32 augment_byte(u32 sum, const u32 taps)
+{
+    return AUGMENT_POSITIVE(taps) ? sum >> 24 : augment_clip(sum);
+}
+
+/* The bytes that four sums make. */
+DEVICE u32 augment_bytes(const u32 *sums, const u32 taps)
+{
+    if (AUGMENT_POSITIVE(taps))
+        return top_bytes(sums[0], sums[1], sums[2], sums[3]);
+    return augment_clip(sums[0]) | (u32)augment_clip(sums[1]) << 8 | (u32)augment_clip(sums[2]) << 16 |
+           (u32)augment_clip(sums[3]) << 24;
+}
+
+/* The most weights that one of the side's first `count` samples has, if that is at most 6, else more than that. */
+DEVICE u32 augment_most(AugmentSide side, i32 count)
+{
+    u32 most = 1;
+#ifdef __CUDACC__
+    const i32 lane = (i32)AUGMENT_LANE;
+    const i32 len = lane < count ? augment_len(side, lane) : 0;
+    u32 t;
+    UNROLL
+    for (t = 1; t <= AUGMENT_TAPS; ++t)
+        most += __any_sync(~0u, len > (i32)t) ? 1 : 0;
+#else
+    i32 i;
+    for (i = 0; i < count; ++i)
+        if ((u32)augment_len(side, i) > most)
+            most = (u32)augment_len(side, i);
+#endif
+    return most;
+}
+
+/* Puts `count` samples of a side there, of a source of `limit` samples. A warp does it, on the device. Where a sample
+ * has fewer weights than others it begins earlier or has zeros behind, so that all are made by loops of one of a few
+ * lengths. */
+DEVICE void augment_near(AugmentNear *near, AugmentSide side, i32 count, i32 limit, u32 flags)
+{
+    u32 taps = augment_most(side, count), t;
+    i32 i;
+    /* Those that can be negative are made as four. A column first is rare: two lengths do for it. */
+    if (flags & SIGNED)
+        taps = taps < 4 ? 4 : taps;
+    taps = taps < 2 ? 2 : taps == 5 ? 6 : taps;
+    if (flags & DOWN_FIRST)
+        taps = taps < 3 ? 3 : taps == 4 ? 6 : taps;
+    if ((i32)taps > limit)
+        taps = AUGMENT_TAPS + 1;
+    if (AUGMENT_LANE == 0)
+        near->taps = taps;
+    if (taps > AUGMENT_TAPS)
+        return;
+    for (i = (i32)AUGMENT_LANE; i < count; i += (i32)AUGMENT_LANES) {
+        const i32 start = augment_start(side, i), len = augment_len(side, i);
+        const i32 late = start + (i32)taps > limit ? start + (i32)taps - limit : 0;
+        near->starts[i] = start - late;
+        for (t = 0; t < taps; ++t) {
+            const i32 tap = (i32)t - late;
+            const u32 weight = tap >= 0 && tap < len ? augment_tap(side, i, tap) : 0;
+            near->weights[t][i] = AUGMENT_POSITIVE(taps) ? weight << 2 : weight;
+        }
+    }
+}
+
+/* What both passes of a resize of a tile need. */
+typedef struct {
+    const u8 *source;
+    /* Bytes from one channel to the next, from one sample of the first side to the next, and of the second side. */
+    i64 plane, step, along;
+    u8 *between;
+    u32 channels;
+    i32 rows, columns; /* that are made */
+    i32 down_first;
+} AugmentTile;
+
+/* The first pass, over `count` rows, whose samples are `step` bytes apart. `taps` and `step` are constants. Of one
+ * channel it makes three that are the same, as `plane` is 0 then. */
+DEVICE void augment_first(const AugmentTile *tile, const AugmentNear *near, i32 begin, i32 count, const u32 taps,
+                          const i32 step)
+{
+    const i32 along = (i32)tile->along, plane = (i32)tile->plane;
+    u32 m, c, t;
+    i32 line;
+    for (m = AUGMENT_LANE; (i32)m < tile->columns; m += AUGMENT_LANES) {
+        const u8 *from =
+            tile->source + (i64)(begin + (i32)AUGMENT_LINE) * along + (i64)near->starts[m] * step;
+        u8 *to = tile->between + AUGMENT_LINE * AUGMENT_TILE + m;
+        u32 weights[AUGMENT_TAPS];
+        UNROLL
+        for (t = 0; t < taps; ++t)
+            weights[t] = near->weights[t][m];
+        UNROLL_BY(2)
+        for (line = (i32)AUGMENT_LINE; line < count; line += (i32)AUGMENT_LINES) {
+            u32 sums[3];
+            UNROLL
+            for (c = 0; c < 3; ++c) {
+                const u8 *of = from + (i64)(i32)c * plane;
+                sums[c] = augment_half(taps);
+                UNROLL
+                for (t = 0; t < taps; ++t)
+                    sums[c] += load_byte(of + (i32)t * step) * weights[t];
+            }
+            UNROLL
+            for (c = 0; c < 3; ++c)
+                to[c * AUGMENT_CHUNK * AUGMENT_TILE] = (u8)augment_byte(sums[c], taps);
+            from += (i64)(i32)AUGMENT_LINES * along;
+            to += AUGMENT_LINES * AUGMENT_TILE;
+        }
+    }
+}
+
+/* The first pass, down `count` columns. `taps` is a constant. */
+DEVICE void augment_first_down(const AugmentTile *tile, const AugmentNear *near, i32 begin, i32 count, const u32 taps)
+{
+    const i32 along = (i32)tile->along, step = (i32)tile->step;
+    u32 m, c, t;
+    i32 x;
+    for (m = AUGMENT_LINE; (i32)m < tile->rows; m += AUGMENT_LINES) {
+        const u8 *line = tile->source + (i64)begin * along + (i64)near->starts[m] * step;
+        for (x = (i32)AUGMENT_LANE; x < count; x += (i32)AUGMENT_LANES) {
+            const u8 *from = line + (i64)x * along;
+            for (c = 0; c < 3; ++c, from += tile->plane) {
+                u32 sum = augment_half(taps);
+                UNROLL
+                for (t = 0; t < taps; ++t)
+                    sum += load_byte(from + (i64)(i32)t * step) * near->weights[t][m];
+                tile->between[(c * AUGMENT_TILE + m) * AUGMENT_CHUNK + (u32)x] = (u8)augment_byte(sum, taps);
+            }
+        }
+    }
+}
+
+/* The second pass of four neighbours from (y, x) of the tile, down columns. `taps` is a constant. */
+DEVICE AugmentFour augment_second(const AugmentTile *tile, const AugmentNear *near, i32 begin, u32 y, u32 x,
+                                  const u32 taps)
+{
+    const u32 *from = (const u32 *)(tile->between + (near->starts[y] - begin) * AUGMENT_TILE + x);
+    AugmentFour made;
+    u32 c, k, t;
+    UNROLL
+    for (c = 0; c < 3; ++c) {
+        u32 sums[4];
+        UNROLL
+        for (k = 0; k < 4; ++k)
+            sums[k] = augment_half(taps);
+        UNROLL
+        for (t = 0; t < taps; ++t) {
+            const u32 four = from[(c * AUGMENT_CHUNK + t) * (AUGMENT_TILE / 4)], weight = near->weights[t][y];
+            UNROLL
+            for (k = 0; k < 4; ++k)
+                sums[k] += byte_of(four, k) * weight;
+        }
+        made.words[c] = augment_bytes(sums, taps);
+    }
+    return made;
+}
+
+/* The same over rows. */
+DEVICE AugmentFour augment_second_over(const AugmentTile *tile, const AugmentNear *near, i32 begin, u32 y, u32 x,
+                                       const u32 taps)
+{
+    u32 sums[3][4], c, k, t;
+    AugmentFour made;
+    UNROLL
+    for (k = 0; k < 4; ++k) {
+        /* Those past the last column are the last one, and never looked at. */
+        const u32 m = (i32)(x + k) < tile->columns ? x + k : (u32)tile->columns - 1;
+        const u8 *from = tile->between + y * AUGMENT_CHUNK + (near->starts[m] - begin);
+        UNROLL
+        for (c = 0; c < 3; ++c) {
+            sums[c][k] = augment_half(taps);
+            UNROLL
+            for (t = 0; t < taps; ++t)
+                sums[c][k] += from[c * AUGMENT_TILE * AUGMENT_CHUNK + t] * near->weights[t][m];
+        }
+    }
+    UNROLL
+    for (c = 0; c < 3; ++c)
+        made.words[c] = augment_bytes(sums[c], taps);
+    return made;
+}
+
+/* Both passes of samples of any length, in chunks of the second side, with weights and source where they are. Sums
+ * between chunks are in `sums`, and at last the bytes that are made, one in a word. */
+DEVICE void augment_far(const AugmentTile *tile, AugmentSide one, AugmentSide second, u32 *sums)
+{
+    const i32 rows = tile->rows, columns = tile->columns;
+    const i32 ones = tile->down_first ? rows : columns, seconds = tile->down_first ? columns : rows;
+    const i32 begin = augment_start(second, 0);
+    const i32 end = augment_start(second, seconds - 1) + augment_len(second, seconds - 1);
+    i32 chunk;
+    u32 i, c, k;
+    for (chunk = begin; chunk < end; chunk += AUGMENT_CHUNK) {
+        const i32 next = chunk + AUGMENT_CHUNK < end ? chunk + AUGMENT_CHUNK : end;
+        const u32 fours = (u32)(next - chunk + 3) / 4;
+        for (i = THREAD; i < tile->channels * fours * AUGMENT_TILE; i += THREADS) {
+            const u32 m = i % AUGMENT_TILE, line = i / AUGMENT_TILE, four = line % fours;
+            const i32 left = next - chunk - 1 - (i32)four * 4;
+            const u8 *from;
+            u8 *to;
+            u32 some[4] = {AUGMENT_HALF, AUGMENT_HALF, AUGMENT_HALF, AUGMENT_HALF};
+            i32 len, t;
+            c = line / fours;
+            to = tile->between + c * AUGMENT_CHUNK * AUGMENT_TILE +
+                 (tile->down_first ? m * AUGMENT_CHUNK + four * 4 : four * 4 * AUGMENT_TILE + m);
+            if ((i32)m >= ones)
+                continue;
+            len = augment_len(one, (i32)m);
+            from = tile->source + (i64)c * tile->plane + (chunk + (i32)four * 4) * tile->along +
+                   augment_start(one, (i32)m) * tile->step;
+            for (t = 0; t < len; ++t, from += tile->step) {
+                const u32 weight = augment_tap(one, (i32)m, t);
+                UNROLL
+                for (k = 0; k < 4; ++k)
+                    some[k] += load_byte(from + (i64)((i32)k < left ? (i32)k : left) * tile->along) * weight;
+            }
+            UNROLL
+            for (k = 0; k < 4; ++k)
+                to[tile->down_first ? k : k * AUGMENT_TILE] = augment_clip(some[k]);
+        }
+        SYNC();
+        for (i = THREAD; i < tile->channels * AUGMENT_TILE * AUGMENT_TILE; i += THREADS) {
+            const u32 x = i % AUGMENT_TILE, y = i / AUGMENT_TILE % AUGMENT_TILE, m = tile->down_first ? x : y;
+            const u8 *from = tile->between;
+            u32 *to;
+            i32 start, first, last, t;
+            u32 sum;
+            if ((i32)x >= columns || (i32)y >= rows)
+                continue;
+            c = i / (AUGMENT_TILE * AUGMENT_TILE);
+            from += c * AUGMENT_CHUNK * AUGMENT_TILE + (tile->down_first ? y * AUGMENT_CHUNK : x);
+            to = sums + i;
+            start = augment_start(second, (i32)m);
+            first = start > chunk ? start : chunk;
+            last = start + augment_len(second, (i32)m);
+            last = last < next ? last : next;
+            sum = chunk == begin ? AUGMENT_HALF : *to;
+            for (t = first; t < last; ++t)
+                sum += from[(t - chunk) * (tile->down_first ? 1 : AUGMENT_TILE)] *
+                       augment_tap(second, (i32)m, t - start);
+            *to = next == end ? augment_clip(sum) : sum;
+        }
+        SYNC();
+    }
+}
+
+/* Four neighbours from (y, x) of what augment_far made. */
+DEVICE AugmentFour augment_far_four(const u32 *sums, u32 y, u32 x)
+{
+    AugmentFour made;
+    u32 c;
+    UNROLL
+    for (c = 0; c < 3; ++c) {
+        const u32 *words = sums + (c * AUGMENT_TILE + y) * AUGMENT_TILE + x;
+        made.words[c] = (words[0] & 255u) | (words[1] & 255u) << 8 | (words[2] & 255u) << 16 | words[3] << 24;
+    }
+    return made;
+}
+
+/* The tiles at BLOCK_X and BLOCK_Y of pass BLOCK_Z. A `plain` pass changes no values, overwrites nothing and counts
+ * nothing. */
+DEVICE void augment_tiles(const AugmentArgs a, const i32 plain)
+{
+    /* Rows (or columns) between the passes of a resize, all channels; then sums of lumas. */
+    SHARED AUGMENT_ALIGN u32 between[3 * AUGMENT_TILE * AUGMENT_CHUNK / 4];
+    SHARED AUGMENT_ALIGN u32 sums[3 * AUGMENT_TILE * AUGMENT_TILE];
+    SHARED AUGMENT_ALIGN u32 table[3 * 256];
+    /* Of columns, and of the rows of each tile. */
+    SHARED AUGMENT_ALIGN AugmentNear near[1 + AUGMENT_STACK];
+    SHARED u8 tables[3 * 256];
+    /* Two counts in each word: a block has no more than 4,096 pixels. */
+    SHARED u32 histogram[3 * 128];
+    SHARED u32 mean;
+    const AugmentPass *const pass = (const AugmentPass *)a.passes + BLOCK_Z;
+    const i32 out_height = pass->out_height, out_width = pass->out_width;
+    const i32 left = (i32)BLOCK_X * AUGMENT_TILE;
+    const i32 columns = out_width - left < AUGMENT_TILE ? out_width - left : AUGMENT_TILE;
+    const u32 flags = pass->flags, channels = pass->channels;
+    const i32 down_first = (flags & DOWN_FIRST) != 0, resized = pass->vertical || pass->horizontal;
+    const u8 *source = (const u8 *)(flags & FROM_SCRATCH ? a.scratch + pass->source : pass->source);
+    const AugmentOp *first_op = (const AugmentOp *)a.ops + pass->first_op;
+    i32 top = (i32)(BLOCK_Y * AUGMENT_STACK) * AUGMENT_TILE, stacked;
+    u32 seen = 0, i, c, k;
+    i32 near_enough = 0;
+    AugmentTile tile;
+    if (top >= out_height || columns <= 0)
+        return;
     if (flags & FINISH)
-        for (i = THREAD; i < 3 * 256; i += THREADS)
-            table[i] = ((const u32 *)a.table)[i];
+        augment_table(table, &a);
     /* What looks at all pixels comes first among the changes of values: an earlier pass has counted for it. */
-    if (full && pass->ops && first_op->statistic) {
+    if (!plain && pass->ops && first_op->statistic) {
         if (first_op->kind == OP_CONTRAST) {
             if (THREAD == 0) {
                 const double sum = (double)((const u64 *)a.lumas)[first_op->statistic - 1];
@@ -523,117 +597,153 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
                 mean = (u32)(sum / count + 0.5);
             }
         } else {
-            const u32 *histogram = (const u32 *)a.histograms + (first_op->statistic - 1) * 768;
+            const u32 *counted = (const u32 *)a.histograms + (first_op->statistic - 1) * 768;
             for (c = THREAD; c < channels; c += THREADS)
-                augment_by_histogram(first_op->kind, histogram + c * 256, between + c * 256);
+                value_table(first_op->kind, counted + c * 256, tables + c * 256);
         }
     }
-    if (full && pass->histogram)
-        for (i = THREAD; i < 3 * 256; i += THREADS)
-            sums[i] = 0;
+    if (!plain && pass->histogram)
+        for (i = THREAD; i < 3 * 128; i += THREADS)
+            histogram[i] = 0;
+    tile.source = source;
+    tile.plane = channels == 3 ? pass->source_plane : 0;
+    tile.step = down_first ? pass->source_row : pass->source_pixel;
+    tile.along = down_first ? pass->source_pixel : pass->source_row;
+    tile.between = (u8 *)between;
+    tile.channels = channels;
+    tile.columns = columns;
+    tile.rows = 0;
+    tile.down_first = down_first;
+    if (resized) {
+        /* A side that is copied begins with the window. */
+        const i32 height = pass->vertical ? pass->height : out_height;
+        const i32 width = pass->horizontal ? pass->width : out_width;
+        near_enough = tile.step == (i32)tile.step && tile.along == (i32)tile.along && tile.plane == (i32)tile.plane &&
+                      (down_first || tile.step == 1 || tile.step == 3);
+        for (i = AUGMENT_LINE; i < 1 + AUGMENT_STACK; i += AUGMENT_LINES) {
+            const i32 at = i == 0 ? left : top + ((i32)i - 1) * AUGMENT_TILE;
+            const i32 count = i == 0 ? columns : out_height - at < AUGMENT_TILE ? out_height - at : AUGMENT_TILE;
+            const u32 side = i == 0 ? pass->horizontal : pass->vertical;
+            if (count > 0)
+                augment_near(&near[i], augment_side((const i32 *)a.axes, side, at), count, i == 0 ? width : height,
+                             flags);
+        }
+    }
     SYNC();
 
-    if (full && (pass->ops || pass->luma || pass->histogram)) {
-        u32 seen = 0;
-        for (i = THREAD; i < AUGMENT_TILE * AUGMENT_TILE; i += THREADS) {
-            const i32 x = (i32)(i % AUGMENT_TILE), y = (i32)(i / AUGMENT_TILE);
-            u32 p[3], now;
-            if (x >= columns || y >= rows)
-                continue;
-            p[0] = tile[i];
-            p[1] = channels == 3 ? tile[AUGMENT_TILE * AUGMENT_TILE + i] : 0;
-            p[2] = channels == 3 ? tile[2 * AUGMENT_TILE * AUGMENT_TILE + i] : 0;
-            now = augment_ops(&a, pass, channels, flags & FLIP_V ? pass->out_height - 1 - top - y : top + y,
-                              flags & FLIP_H ? pass->out_width - 1 - left - x : left + x, mean, between, p);
-            for (c = 0; c < 3; ++c)
-                tile[c * AUGMENT_TILE * AUGMENT_TILE + i] = (u8)p[c];
-            seen += now == 3 ? augment_luma(p[0], p[1], p[2]) : p[0];
-            if (pass->histogram)
-                for (c = 0; c < 3; ++c)
-                    if (c < now)
-                        AUGMENT_ADD(&sums[c * 256 + p[c]], 1u);
-        }
-        partial[THREAD] = seen;
-        for (i = 0; i < pass->ops; ++i)
-            if (first_op[i].kind == OP_GRAY)
-                out_channels = first_op[i].value;
-        SYNC();
-        if (pass->luma) {
-            for (i = THREADS / 2; i > 0; i /= 2) {
-                if (THREAD < i)
-                    partial[THREAD] += partial[THREAD + i];
-                SYNC();
-            }
-            if (THREAD == 0)
-                AUGMENT_ADD((u64 *)a.lumas + (pass->luma - 1), (u64)partial[0]);
-        }
-        if (pass->histogram)
-            for (i = THREAD; i < 3 * 256; i += THREADS)
-                if (sums[i])
-                    AUGMENT_ADD((u32 *)a.histograms + (pass->histogram - 1) * 768 + i, sums[i]);
-    }
-
-    {
-        const i32 finish = (flags & FINISH) != 0;
-        const u32 element = finish ? a.element : 1;
-        const i32 out_top = flags & FLIP_V ? pass->out_height - top - rows : top;
-        const i32 out_left = flags & FLIP_H ? pass->out_width - left - columns : left;
-        /* Four neighbours at once, be they of a row of one channel or of pixels with their three channels: elements are
-         * dense along a line in both layouts. */
-        const i32 planar = pass->target_pixel == 1;
-        const i32 line = planar ? columns : columns * 3;
-        const u32 groups = (planar ? out_channels : 3) * AUGMENT_TILE * AUGMENT_TILE / 4;
-        for (i = THREAD; i < groups; i += THREADS) {
-            const i32 first = (i32)(planar ? i % (AUGMENT_TILE / 4) : i % (3 * AUGMENT_TILE / 4)) * 4;
-            const i32 y = (i32)(planar ? i / (AUGMENT_TILE / 4) % AUGMENT_TILE : i / (3 * AUGMENT_TILE / 4));
-            const u32 plane = planar ? i / (AUGMENT_TILE / 4) / AUGMENT_TILE : 0;
-            const i32 count = line - first < 4 ? line - first : 4;
-            u32 from, four = 0, bits[4];
-            i64 at;
-            i32 k;
-            if (y >= rows || count <= 0)
-                continue;
-            from = (plane * AUGMENT_TILE + (u32)(flags & FLIP_V ? rows - 1 - y : y)) * AUGMENT_TILE;
-            at = (i64)plane * pass->target_plane + (i64)(out_top + y) * pass->target_row +
-                 (i64)out_left * pass->target_pixel + first;
-            /* A word of four pixels, where they lie in one; what is past the line's end is not looked at. */
-            if (planar && !(flags & FLIP_H)) {
-                four = tile_words[(from + (u32)first) / 4];
-            } else if (planar && columns % 4 == 0) {
-                four = tile_words[(from + (u32)(columns - 4 - first)) / 4];
-                four = four >> 24 | (four >> 8 & 0xFF00u) | (four << 8 & 0xFF0000u) | four << 24;
+    for (stacked = 0; stacked < AUGMENT_STACK && top < out_height; ++stacked, top += AUGMENT_TILE) {
+        const i32 rows = out_height - top < AUGMENT_TILE ? out_height - top : AUGMENT_TILE;
+        const AugmentNear *const one = &near[down_first ? 1 + stacked : 0];
+        const AugmentNear *const second = &near[down_first ? 0 : 1 + stacked];
+        const u32 first_taps = resized ? one->taps : 0;
+        u32 taps = resized ? second->taps : 0;
+        i32 begin = 0;
+        if (resized) {
+            i32 count;
+            tile.rows = rows;
+            begin = second->starts[0];
+            count = second->starts[(down_first ? columns : rows) - 1] + (i32)taps - begin;
+            /* Sums of any length are made from what lies in memory. */
+            if (!near_enough || first_taps > AUGMENT_TAPS || taps > AUGMENT_TAPS || count > AUGMENT_CHUNK)
+                taps = 0;
+            if (taps == 0) {
+                const AugmentSide over = augment_side((const i32 *)a.axes, pass->horizontal, left);
+                const AugmentSide down = augment_side((const i32 *)a.axes, pass->vertical, top);
+                augment_far(&tile, down_first ? down : over, down_first ? over : down, sums);
+            } else if (down_first) {
+                if (first_taps == 3)
+                    augment_first_down(&tile, one, begin, count, 3);
+                else
+                    augment_first_down(&tile, one, begin, count, 6);
+            } else if (tile.step == 1) {
+                switch (first_taps) {
+                case 2: augment_first(&tile, one, begin, count, 2, 1); break;
+                case 3: augment_first(&tile, one, begin, count, 3, 1); break;
+                case 4: augment_first(&tile, one, begin, count, 4, 1); break;
+                default: augment_first(&tile, one, begin, count, 6, 1);
+                }
             } else {
-                UNROLL
-                for (k = 0; k < 4; ++k) {
-                    const i32 place = first + (k < count ? k : count - 1);
-                    const i32 x = planar ? place : place / 3;
-                    const u32 channel = planar ? 0 : (u32)(place - x * 3);
-                    four |= (u32)tile[from + channel * AUGMENT_TILE * AUGMENT_TILE +
-                                      (u32)(flags & FLIP_H ? columns - 1 - x : x)]
-                            << (8 * k);
+                switch (first_taps) {
+                case 2: augment_first(&tile, one, begin, count, 2, 3); break;
+                case 3: augment_first(&tile, one, begin, count, 3, 3); break;
+                case 4: augment_first(&tile, one, begin, count, 4, 3); break;
+                default: augment_first(&tile, one, begin, count, 6, 3);
                 }
             }
-            /* All four, so that they stay in registers. */
-            UNROLL
-            for (k = 0; k < 4; ++k) {
-                const i32 place = first + k;
-                c = planar ? plane : (u32)place % 3;
-                bits[k] = four >> (8 * k) & 255u;
-                if (finish) {
-                    bits[k] = table[c * 256 + bits[k]];
-                    if (full && pass->patches)
-                        bits[k] = augment_patched(&a, pass, c, out_top + y,
-                                                  out_left + (planar ? place : place / 3), bits[k]);
-                }
-            }
-            if (count == 4) {
-                store_elements(target, at, element, bits);
-            } else {
+            SYNC();
+        }
+        for (i = THREAD; i < AUGMENT_FOURS; i += THREADS) {
+            const u32 x = i % (AUGMENT_TILE / 4) * 4, y = i / (AUGMENT_TILE / 4);
+            const i32 count = columns - (i32)x < 4 ? columns - (i32)x : 4;
+            u32 now = channels;
+            AugmentFour four;
+            if ((i32)y >= rows || count <= 0)
+                continue;
+            if (!resized)
+                four = augment_read(pass, source, top + (i32)y, left + (i32)x, count);
+            else if (taps == 0)
+                four = augment_far_four(sums, y, x);
+            else if (down_first)
+                four = taps == 3 ? augment_second_over(&tile, second, begin, y, x, 3)
+                                 : augment_second_over(&tile, second, begin, y, x, 6);
+            else if (taps == 2)
+                four = augment_second(&tile, second, begin, y, x, 2);
+            else if (taps == 3)
+                four = augment_second(&tile, second, begin, y, x, 3);
+            else if (taps == 4)
+                four = augment_second(&tile, second, begin, y, x, 4);
+            else
+                four = augment_second(&tile, second, begin, y, x, 6);
+            if (!plain && (pass->ops || pass->luma || pass->histogram)) {
+                Values values;
                 UNROLL
                 for (k = 0; k < 4; ++k)
-                    if (k < count)
-                        store_element(target, at + k, element, bits[k]);
+                    UNROLL
+                    for (c = 0; c < 3; ++c)
+                        values.p[k][c] = byte_of(four.words[c], k);
+                now = value_ops(&a, pass, channels,
+                                flags & FLIP_V ? out_height - 1 - top - (i32)y : top + (i32)y,
+                                flags & FLIP_H ? out_width - 1 - left - (i32)x : left + (i32)x, flags & FLIP_H ? -1 : 1,
+                                mean, tables, &values);
+                UNROLL
+                for (k = 0; k < 4; ++k) {
+                    if ((i32)k >= count)
+                        continue;
+                    seen += now == 3 ? value_luma(values.p[k]) : values.p[k][0];
+                    if (pass->histogram)
+                        UNROLL
+                        for (c = 0; c < 3; ++c)
+                            if (c < now)
+                                AUGMENT_ADD(&histogram[c * 128 + values.p[k][c] / 2], 1u << values.p[k][c] % 2 * 16);
+                }
+                UNROLL
+                for (c = 0; c < 3; ++c)
+                    four.words[c] =
+                        values.p[0][c] | values.p[1][c] << 8 | values.p[2][c] << 16 | values.p[3][c] << 24;
             }
+            augment_write(&a, pass, table, now, top + (i32)y, left + (i32)x, count, four, plain);
+        }
+        /* The next tile overwrites what this one has read. */
+        if (resized)
+            SYNC();
+    }
+    if (!plain && pass->luma) {
+        between[THREAD] = seen;
+        SYNC();
+        for (i = THREADS / 2; i > 0; i /= 2) {
+            if (THREAD < i)
+                between[THREAD] += between[THREAD + i];
+            SYNC();
+        }
+        if (THREAD == 0)
+            AUGMENT_ADD((u64 *)a.lumas + (pass->luma - 1), (u64)between[0]);
+    }
+    if (!plain && pass->histogram) {
+        SYNC();
+        for (i = THREAD; i < 3 * 256; i += THREADS) {
+            const u32 counted = histogram[i / 2] >> i % 2 * 16 & 0xFFFFu;
+            if (counted)
+                AUGMENT_ADD((u32 *)a.histograms + (pass->histogram - 1) * 768 + i, counted);
         }
     }
 }
@@ -641,120 +751,32 @@ DEVICE void augment_tile(const AugmentArgs a, const i32 full)
 /* Passes of all kinds. */
 KERNEL(augment, AugmentArgs, AUGMENT_BOUNDS)
 {
-    augment_tile(a, 1);
+    augment_tiles(a, 0);
 }
 
 /* Passes that change no values, overwrite nothing and count nothing: with fewer registers. */
-KERNEL(augment_plain, AugmentArgs, AUGMENT_BOUNDS)
+KERNEL(augment_plain, AugmentArgs, AUGMENT_PLAIN_BOUNDS)
 {
-    augment_tile(a, 0);
+    augment_tiles(a, 1);
 }
 
-/* Passes that take pixels as they are, from where the window lies or from what is padded. A thread makes four neighbours
- * of all channels. */
+/* Passes that take pixels as they are, from where the window lies or from what is padded. */
 KERNEL(augment_copy, AugmentArgs, AUGMENT_THREADS)
 {
-    SHARED u32 table[3 * 256];
-    const AugmentPass pass = ((const AugmentPass *)a.passes)[BLOCK_Y];
-    const u32 flags = pass.flags, channels = pass.channels, mode = flags >> PAD_SHIFT & 3u;
-    const i32 finish = (flags & FINISH) != 0, planar = pass.target_pixel == 1;
-    /* Whether four pixels are twelve bytes. */
-    const i32 together = channels == 3 && pass.source_plane == 1 && pass.source_pixel == 3;
-    const i32 dense = pass.source_pixel == 1 || together;
-    const u32 element = finish ? a.element : 1;
-    const i32 across = (pass.out_width + AUGMENT_TILE - 1) / AUGMENT_TILE;
-    const i32 tile_y = (i32)BLOCK_X / across, tile_x = (i32)BLOCK_X - tile_y * across;
-    const u8 *source = (const u8 *)(flags & FROM_SCRATCH ? a.scratch + pass.source : pass.source);
-    u8 *target = (u8 *)(flags & TO_SCRATCH ? a.scratch + pass.target : pass.target);
-    u32 i, c, k;
-    if (tile_y * AUGMENT_COPY_TILE >= pass.out_height)
+    SHARED AUGMENT_ALIGN u32 table[3 * 256];
+    const AugmentPass *const pass = (const AugmentPass *)a.passes + BLOCK_Z;
+    const i32 left = (i32)BLOCK_X * AUGMENT_TILE, top = (i32)BLOCK_Y * AUGMENT_COPY_TILE;
+    const u8 *source = (const u8 *)(pass->flags & FROM_SCRATCH ? a.scratch + pass->source : pass->source);
+    u32 i;
+    if (top >= pass->out_height || left >= pass->out_width)
         return;
-    if (finish)
-        for (i = THREAD; i < channels * 256; i += THREADS)
-            table[i] = ((const u32 *)a.table)[i];
+    if (pass->flags & FINISH)
+        augment_table(table, &a);
     SYNC();
     for (i = THREAD; i < AUGMENT_COPY_TILE * AUGMENT_TILE / 4; i += THREADS) {
-        const i32 x = tile_x * AUGMENT_TILE + (i32)(i % (AUGMENT_TILE / 4) * 4);
-        const i32 y = tile_y * AUGMENT_COPY_TILE + (i32)(i / (AUGMENT_TILE / 4));
-        const i32 count = pass.out_width - x < 4 ? pass.out_width - x : 4;
-        const i32 from_x = pass.left + x, from_y = augment_padded(pass.top + y, pass.height, mode);
-        u32 words[3] = {0, 0, 0}, bits[4];
-        i64 at;
-        if (y >= pass.out_height || count <= 0)
-            continue;
-        if (dense && count == 4 && from_y >= 0 && from_x >= 0 && from_x + 4 <= pass.width) {
-            const u8 *from = source + from_y * pass.source_row + from_x * pass.source_pixel;
-            if (together) {
-                const u32 first = load_four(from), second = load_four(from + 4), third = load_four(from + 8);
-                words[0] = (first & 255u) | (first >> 24) << 8 | (second & 0xFF0000u) | (third & 0xFF00u) << 16;
-                words[1] = (first >> 8 & 255u) | (second & 255u) << 8 | (second >> 24) << 16 |
-                           (third & 0xFF0000u) << 8;
-                words[2] = (first >> 16 & 255u) | (second & 0xFF00u) | (third & 255u) << 16 | (third & 0xFF000000u);
-            } else {
-                words[0] = load_four(from);
-                if (channels == 3) {
-                    words[1] = load_four(from + pass.source_plane);
-                    words[2] = load_four(from + 2 * pass.source_plane);
-                }
-            }
-        } else {
-            UNROLL
-            for (k = 0; k < 4; ++k) {
-                const i32 at_x = augment_padded(from_x + (i32)k, pass.width, mode);
-                const i32 inside = from_y >= 0 && at_x >= 0 && (i32)k < count;
-                UNROLL
-                for (c = 0; c < 3; ++c)
-                    if (c < channels)
-                        words[c] |= (inside ? (u32)source[(i64)c * pass.source_plane + from_y * pass.source_row +
-                                                          at_x * pass.source_pixel]
-                                            : pass.fill >> (8 * c) & 255u)
-                                    << (8 * k);
-            }
-        }
-        if (flags & FLIP_H)
-            UNROLL
-            for (c = 0; c < 3; ++c)
-                words[c] = swapped(words[c]) >> (32 - 8 * count);
-        at = (flags & FLIP_V ? pass.out_height - 1 - y : y) * pass.target_row +
-             (flags & FLIP_H ? pass.out_width - x - count : x) * pass.target_pixel;
-        if (planar) {
-            UNROLL
-            for (c = 0; c < 3; ++c) {
-                if (c >= channels)
-                    continue;
-                UNROLL
-                for (k = 0; k < 4; ++k) {
-                    bits[k] = words[c] >> (8 * k) & 255u;
-                    if (finish)
-                        bits[k] = table[c * 256 + bits[k]];
-                }
-                if (count == 4)
-                    store_elements(target, at + c * pass.target_plane, element, bits);
-                else
-                    UNROLL
-                    for (k = 0; k < 4; ++k)
-                        if ((i32)k < count)
-                            store_element(target, at + c * pass.target_plane + k, element, bits[k]);
-            }
-        } else {
-            /* Whole pixels of three channels. */
-            UNROLL
-            for (c = 0; c < 3; ++c) {
-                UNROLL
-                for (k = 0; k < 4; ++k) {
-                    const u32 place = c * 4 + k;
-                    bits[k] = words[place % 3] >> (place / 3 * 8) & 255u;
-                    if (finish)
-                        bits[k] = table[place % 3 * 256 + bits[k]];
-                }
-                if (count == 4)
-                    store_elements(target, at + c * 4, element, bits);
-                else
-                    UNROLL
-                    for (k = 0; k < 4; ++k)
-                        if ((i32)(c * 4 + k) < count * 3)
-                            store_element(target, at + c * 4 + k, element, bits[k]);
-            }
-        }
+        const i32 x = left + (i32)(i % (AUGMENT_TILE / 4) * 4), y = top + (i32)(i / (AUGMENT_TILE / 4));
+        const i32 count = pass->out_width - x < 4 ? pass->out_width - x : 4;
+        if (y < pass->out_height && count > 0)
+            augment_write(&a, pass, table, pass->channels, y, x, count, augment_read(pass, source, y, x, count), 1);
     }
 }

@@ -37,6 +37,8 @@ enum {
     DOWN_FIRST = 16,
     /* Elements are those of the table, not bytes as they are. */
     FINISH = 32,
+    /* Weights of the resize can be negative. */
+    SIGNED = 64,
     PAD_SHIFT = 8
 };
 

@@ -22,6 +22,8 @@ typedef long long i64;
 
 #define KERNEL(name, Args, threads) extern "C" __global__ void __launch_bounds__(threads) name(const Args a)
 #define DEVICE static __device__ __forceinline__
+/* What is needed rarely, so that it stays out of the way of what is not. */
+#define DEVICE_APART static __device__ __noinline__
 #define CONSTANT static __device__ __constant__ const
 #define SHARED __shared__
 #define SYNC() __syncthreads()
@@ -31,6 +33,8 @@ typedef long long i64;
 #define BLOCK_Y blockIdx.y
 #define BLOCK_Z blockIdx.z
 #define UNROLL _Pragma("unroll")
+#define PRAGMA(words) _Pragma(#words)
+#define UNROLL_BY(times) PRAGMA(unroll times)
 
 #else
 
@@ -78,6 +82,7 @@ struct wellfed_kernel {
     const struct wellfed_kernel wellfed_kernel_##name = {wellfed_host_##name, sizeof(Args), (threads)}; \
     static void name##_block(const Args a)
 #define DEVICE static inline
+#define DEVICE_APART static
 #define CONSTANT static const
 #define SHARED static _Thread_local
 #define SYNC() ((void)0)
@@ -87,6 +92,7 @@ struct wellfed_kernel {
 #define BLOCK_Y wellfed_block.y
 #define BLOCK_Z wellfed_block.z
 #define UNROLL
+#define UNROLL_BY(times)
 
 #endif
 
@@ -105,16 +111,46 @@ DEVICE u32 swapped(u32 x)
 #endif
 }
 
+/* A byte that no thread of the kernel writes. */
+DEVICE u32 load_byte(const u8 *from)
+{
+#ifdef __CUDACC__
+    return __ldg(from);
+#else
+    return *from;
+#endif
+}
+
 /* Four bytes as a word, wherever they lie. On the device whole words are read, each of which has one of the bytes. */
 DEVICE u32 load_four(const u8 *from)
 {
 #ifdef __CUDACC__
     const u32 *low = (const u32 *)((u64)from & ~3ull), *high = (const u32 *)((u64)(from + 3) & ~3ull);
-    return __funnelshift_r(*low, *high, ((u32)(u64)from & 3u) * 8);
+    return __funnelshift_r(__ldg(low), __ldg(high), ((u32)(u64)from & 3u) * 8);
 #else
     u32 word;
     memcpy(&word, from, sizeof word);
     return word;
+#endif
+}
+
+/* Byte k of a word, the lowest being 0: one instruction, while a shift and a mask are two. */
+DEVICE u32 byte_of(u32 word, u32 k)
+{
+#ifdef __CUDACC__
+    return __byte_perm(word, 0, 0x4440 + k);
+#else
+    return word >> (8 * k) & 255u;
+#endif
+}
+
+/* The highest bytes of four words. */
+DEVICE u32 top_bytes(u32 a, u32 b, u32 c, u32 d)
+{
+#ifdef __CUDACC__
+    return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073), 0x5410);
+#else
+    return a >> 24 | b >> 24 << 8 | c >> 24 << 16 | d >> 24 << 24;
 #endif
 }
 
@@ -130,6 +166,16 @@ DEVICE void store16(void *to, u32 a, u32 b, u32 c, u32 d)
     all[2] = c;
     all[3] = d;
     memcpy(to, all, sizeof all);
+#endif
+}
+
+/* Copies 16 bytes from a multiple of 16 to another one. */
+DEVICE void copy16(void *to, const void *from)
+{
+#ifdef __CUDACC__
+    *(uint4 *)to = *(const uint4 *)from;
+#else
+    memcpy(to, from, 16);
 #endif
 }
 
@@ -157,23 +203,37 @@ DEVICE void store_element(u8 *to, i64 at, u32 element, u32 bits)
         to[at] = (u8)bits;
 }
 
-/* Stores four elements from `at` on, at once where they lie at a multiple of their size. */
+/* Stores the first `count` of four elements. */
+DEVICE_APART void store_few(u8 *to, u32 element, u32 a, u32 b, u32 c, u32 d, i32 count)
+{
+    store_element(to, 0, element, a);
+    if (count > 1)
+        store_element(to, 1, element, b);
+    if (count > 2)
+        store_element(to, 2, element, c);
+    if (count > 3)
+        store_element(to, 3, element, d);
+}
+
+/* Stores four elements at a multiple of their size. */
+DEVICE void store_four(u8 *to, u32 element, const u32 *bits)
+{
+    if (element == 4)
+        store16(to, bits[0], bits[1], bits[2], bits[3]);
+    else if (element == 2)
+        store8(to, (bits[0] & 0xFFFFu) | bits[1] << 16, (bits[2] & 0xFFFFu) | bits[3] << 16);
+    else
+        *(u32 *)to = (bits[0] & 255u) | (bits[1] & 255u) << 8 | (bits[2] & 255u) << 16 | bits[3] << 24;
+}
+
+/* Stores four elements from `at` on: at once where they lie at a multiple of their size. */
 DEVICE void store_elements(u8 *to, i64 at, u32 element, const u32 *bits)
 {
     u8 *first = to + at * element;
-    if (((u32)(u64)first & (4 * element - 1)) == 0) {
-        if (element == 4)
-            store16(first, bits[0], bits[1], bits[2], bits[3]);
-        else if (element == 2)
-            store8(first, (bits[0] & 0xFFFFu) | bits[1] << 16, (bits[2] & 0xFFFFu) | bits[3] << 16);
-        else
-            *(u32 *)first = (bits[0] & 255u) | (bits[1] & 255u) << 8 | (bits[2] & 255u) << 16 | bits[3] << 24;
-    } else {
-        u32 k;
-        UNROLL
-        for (k = 0; k < 4; ++k)
-            store_element(to, at + k, element, bits[k]);
-    }
+    if (((u32)(u64)first & (4 * element - 1)) == 0)
+        store_four(first, element, bits);
+    else
+        store_few(first, element, bits[0], bits[1], bits[2], bits[3], 4);
 }
 
 #endif

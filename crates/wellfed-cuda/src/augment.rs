@@ -25,6 +25,9 @@ use wellfed_kernels::{
 const TILE: usize = 32;
 const THREADS: u32 = 256;
 
+/// Tiles of a block, one below the other: `AUGMENT_STACK`.
+const STACK: usize = 4;
+
 /// Rows of a tile of `augment_copy`: `AUGMENT_COPY_TILE`.
 const COPY_TILE: usize = 128;
 
@@ -35,8 +38,8 @@ const AREA_TILE: usize = 32;
 /// Output samples of a block of `augment_axes`, and its threads.
 const AXIS_THREADS: u32 = 128;
 
-/// Longest side: places are 32 bits, with room for sums of two.
-const MAX_SIDE: usize = 1 << 24;
+/// Longest side: places are 32 bits, with room for sums of two, and a grid has 65,535 tiles below each other.
+const MAX_SIDE: usize = 1 << 21;
 
 /// Parameters begin at multiples of this.
 const ALIGN: usize = 64;
@@ -146,6 +149,7 @@ const FLIP_H: u32 = 4;
 const FLIP_V: u32 = 8;
 const DOWN_FIRST: u32 = 16;
 const FINISH: u32 = 32;
+const SIGNED: u32 = 64;
 const PAD_SHIFT: u32 = 8;
 
 /// `AugmentPass` of `augment.h`.
@@ -275,8 +279,8 @@ struct Parts {
     histograms: u64,
     table: u64,
     areas: u64,
-    /// Of each launch of passes: where they begin, how many there are, the tiles of the largest, and the kernel.
-    passes: Vec<(u64, u32, u32, &'static str)>,
+    /// Of each launch of passes: where they begin, its grid, and the kernel.
+    passes: Vec<(u64, [u32; 3], &'static str)>,
 }
 
 /// A batch, ready to run once its memory is there.
@@ -342,9 +346,9 @@ impl Plan {
         };
         let grid = [self.longest.div_ceil(AXIS_THREADS), self.jobs, 1];
         let axes = Launch { name: "augment_axes", grid, threads: AXIS_THREADS, args };
-        let passes = parts.passes.iter().map(move |&(at, count, tiles, name)| Launch {
+        let passes = parts.passes.iter().map(move |&(at, grid, name)| Launch {
             name,
-            grid: [tiles, count, 1],
+            grid,
             threads: THREADS,
             args: AugmentArgs { passes: parameters + at, ..args },
         });
@@ -534,6 +538,9 @@ impl<'a> Builder<'a> {
             let over = range(window.left, window.width, columns)?;
             pass.horizontal =
                 self.side(Side { input: crop.width, output: columns, filter, window: over.clone() })?;
+            if signed(filter) {
+                pass.flags |= SIGNED;
+            }
             if resample::passes_down_first((crop.height, crop.width), (rows, columns), filter) {
                 pass.flags |= DOWN_FIRST;
             }
@@ -763,26 +770,45 @@ impl<'a> Builder<'a> {
         for (passes, kind) in kinds.filter(|(passes, _)| !passes.is_empty()) {
             let plain = |pass: &Pass| pass.ops + pass.patches + pass.luma + pass.histogram == 0;
             let copy = |pass: &Pass| plain(pass) && pass.vertical == 0 && pass.horizontal == 0;
-            let (name, tall) = match kind {
-                Kind::Tiles if passes.iter().all(copy) => ("augment_copy", COPY_TILE),
-                Kind::Tiles if passes.iter().all(plain) => ("augment_plain", TILE),
-                Kind::Tiles => ("augment", TILE),
-                Kind::Across => ("augment_across", AREA_ITEMS),
-                Kind::Down => ("augment_down", AREA_ITEMS),
-                Kind::Affine => ("augment_affine", AREA_TILE),
+            let count = passes.len() as u32;
+            let most = |of: &dyn Fn(&Pass) -> usize| {
+                let most = passes.iter().map(of).max().unwrap_or(0);
+                u32::try_from(most).map_err(|_| AugmentError::TooLarge)
             };
-            let tiles = |pass: &Pass| {
-                let (height, width) = (pass.out_height as usize, pass.out_width as usize);
-                match kind {
-                    Kind::Across | Kind::Down => {
-                        (pass.channels as usize * height * width).div_ceil(AREA_ITEMS)
-                    }
-                    _ => height.div_ceil(tall) * width.div_ceil(TILE),
+            let sides = |tall: usize, wide: usize| -> Result<[u32; 2], AugmentError> {
+                Ok([
+                    most(&|pass| (pass.out_width as usize).div_ceil(wide))?,
+                    most(&|pass| (pass.out_height as usize).div_ceil(tall))?,
+                ])
+            };
+            let (name, grid) = match kind {
+                Kind::Tiles => {
+                    let (name, tall) = if passes.iter().all(copy) {
+                        ("augment_copy", COPY_TILE)
+                    } else if passes.iter().all(plain) {
+                        ("augment_plain", STACK * TILE)
+                    } else {
+                        ("augment", STACK * TILE)
+                    };
+                    let [across, down] = sides(tall, TILE)?;
+                    (name, [across, down, count])
+                }
+                Kind::Across | Kind::Down => {
+                    let elements = |pass: &Pass| {
+                        pass.channels as usize * pass.out_height as usize * pass.out_width as usize
+                    };
+                    let name = if kind == Kind::Across { "augment_across" } else { "augment_down" };
+                    (name, [most(&|pass| elements(pass).div_ceil(AREA_ITEMS))?, count, 1])
+                }
+                Kind::Affine => {
+                    let tiles = |pass: &Pass| {
+                        (pass.out_height as usize).div_ceil(AREA_TILE)
+                            * (pass.out_width as usize).div_ceil(AREA_TILE)
+                    };
+                    ("augment_affine", [most(&tiles)?, count, 1])
                 }
             };
-            let most = passes.iter().map(tiles).max().unwrap_or(0);
-            let most = u32::try_from(most).map_err(|_| AugmentError::TooLarge)?;
-            parts.passes.push((put(&mut parameters, passes), passes.len() as u32, most, name));
+            parts.passes.push((put(&mut parameters, passes), grid, name));
         }
         parts.areas = put(&mut parameters, &self.areas);
         parts.ops = put(&mut parameters, &self.ops);
@@ -848,6 +874,19 @@ fn steps(recipe: &Recipe, mut size: (usize, usize)) -> Vec<Step<'_>> {
         }
     }
     steps
+}
+
+/// Whether weights of this filter can be negative, or are not known not to be.
+fn signed(filter: Filter) -> bool {
+    !matches!(
+        filter,
+        Filter::Nearest
+            | Filter::NearestExact
+            | Filter::NearestCorner
+            | Filter::Box
+            | Filter::Bilinear
+            | Filter::Hamming
+    )
 }
 
 /// Marks a table that the device makes, until its place is known.

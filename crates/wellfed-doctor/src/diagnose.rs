@@ -163,6 +163,7 @@ fn steps(e: &Evidence, judgement: &Judgement) -> Steps {
         },
         restart: e.steps.restart(),
         device_busy: e.device_busy,
+        kernels: e.kernels,
     }
 }
 

@@ -59,6 +59,8 @@ pub enum Record {
     Model(Model),
     /// Steps of the device, by its own events.
     Device(Device),
+    /// Kernels of the device in a few steps, by the framework's profiler.
+    Kernels(Kernels),
     /// What wellfed's loader would do with the script's.
     Fed(Fed),
     /// Size and kind of the batches, from the first one.
@@ -499,6 +501,40 @@ pub struct Device {
     pub first: u64,
     /// From the moment the device reached the step's first event until it reached the last.
     pub busy: Vec<u64>,
+}
+
+/// See [`Record::Kernels`]. Nanoseconds, of all steps together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kernels {
+    /// Loader.
+    pub loader: u32,
+    /// Iterator.
+    pub iter: u32,
+    /// Why there is nothing to tell; else empty.
+    pub why: String,
+    /// Number of the first step that is not like others, since kernels were looked at in it.
+    pub first: u64,
+    /// Number of the last such step.
+    pub last: Option<u64>,
+    /// Before the profiler was started.
+    pub t0: u64,
+    /// After it was stopped and read.
+    pub t1: u64,
+    /// Steps that were looked at.
+    pub steps: u64,
+    /// What they took, with the profiler.
+    pub profiled: u64,
+    /// Kernels that ran.
+    pub kernels: u64,
+    /// Some kernel ran.
+    pub busy: u64,
+    /// Of all kernels, one by one.
+    pub time: u64,
+    /// Something was copied between host and device.
+    pub copies: u64,
+    /// Of that, while no kernel ran.
+    pub alone: u64,
 }
 
 /// See [`Record::Batch`].

@@ -97,8 +97,31 @@ pub struct Steps {
     pub epoch_start: f64,
     /// The part of `time` that beginnings and ends of epochs add to a step, beyond what each step waits, seconds.
     pub restart: f64,
-    /// Share of the time the device was busy, 0 to 1, if there is one that says.
+    /// Share of the time the device was busy, 0 to 1, if there is one that says: kernels ran, where `kernels` is known.
     pub device_busy: Option<f64>,
+    /// Kernels of a step, if torch's profiler was used for some steps.
+    pub kernels: Option<Kernels>,
+}
+
+/// What a device does in a step, mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Kernels {
+    /// Steps that were looked at.
+    pub steps: u64,
+    /// Kernels.
+    pub count: f64,
+    /// Seconds in which some kernel ran.
+    pub busy: f64,
+    /// Seconds that a kernel takes, mean.
+    pub each: f64,
+    /// Seconds in which something was copied between host and device.
+    pub copies: f64,
+    /// Of that, seconds in which no kernel ran.
+    pub copies_alone: f64,
+    /// Seconds that a step took while the profiler looked. It lengthens steps; `time` is without.
+    pub profiled: f64,
 }
 
 /// A part of the script's time.
@@ -221,7 +244,7 @@ pub struct Fact {
     pub value: f64,
     /// Its unit.
     pub unit: String,
-    /// Where it comes from: `loader`, `workers`, `stacks`, `/proc`, `cgroup`, `nvml`, `reads`,
+    /// Where it comes from: `loader`, `workers`, `stacks`, `/proc`, `cgroup`, `nvml`, `profiler`, `reads`,
     /// `model`.
     pub source: String,
 }

@@ -18,7 +18,9 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -198,6 +200,25 @@ class Moving:
         return batch if self._device is None else move(batch, self._device)
 
 
+_STREAMS: weakref.WeakKeyDictionary[Any, dict[tuple[int, int | None], Any]] = weakref.WeakKeyDictionary()
+"""Of `torch.cuda`, or what stands in for it: the side streams by process and device. Nothing is there before a batch
+is copied, and a forked child has none of its parent's."""
+
+
+def _side_stream(cuda: Any, device: torch.device) -> Any:
+    """The stream on which all loaders of this process copy to a device.
+
+    torch deals streams out of 32, and its allocator keeps memory for each: one for each loader would keep the memory
+    between the kernels up to 32 times. Loaders that share it need not know of each other. Each waits for events of its
+    own, that lie behind its own copies, and what one frees there the other gets in the stream's order.
+    """
+    known = _STREAMS.setdefault(cuda, {})
+    place = (os.getpid(), device.index)
+    stream = known.get(place)
+    # Of two threads that come at once, both get that of the first.
+    return known.setdefault(place, cuda.Stream(device)) if stream is None else stream
+
+
 class Copies:
     """What `device="cuda"` does to a batch: pins it and copies it on a stream of its own, ordered before its use.
 
@@ -214,12 +235,13 @@ class Copies:
         self._cuda: Any = torch.cuda if cuda is None else cuda
         index = self._cuda.current_device() if device.index is None else device.index
         self._device = torch.device(device.type, index)
-        self._stream = self._cuda.Stream(self._device)
+        self._stream = _side_stream(self._cuda, self._device)
         # Sources of copies that may not be over. Pinned memory of torch's allocator would take care of itself;
         # page-locked slots of workers would not.
         self._sources: deque[tuple[Any, Any]] = deque()
         # The thread of a pass that was abandoned may still be at it when the next one begins.
         self._lock = threading.Lock()
+        self._closed = False
 
     def __del__(self) -> None:
         # When an interpreter ends, CUDA may be gone first.
@@ -233,10 +255,8 @@ class Copies:
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         """Runs in the thread: starts the copies, and an event that comes after them."""
-        over = []
         with self._lock:
-            while self._sources and self._sources[0][0].query():
-                over.append(self._sources.popleft())
+            over = _over(self._sources)
         del over
         with self._cuda.stream(self._stream):
             source = map_leaves(batch, _pin_early, _has_to)
@@ -248,6 +268,8 @@ class Copies:
                 event.record(self._stream)
                 with self._lock:
                     self._sources.append((event, source))
+                if self._closed:
+                    self.release()
         return ahead, event
 
     def finish(self, staged: tuple[Any, Any]) -> Any:
@@ -264,11 +286,33 @@ class Copies:
 
         return map_leaves(batch, hand_over, _has_to)
 
+    def release(self) -> None:
+        """Lets sources go as soon as their copies are over. Waits for nothing: where some are not, a thread does."""
+        # Errors of the device are told by what is asked of it next; without a thread, the next pass lets them go.
+        with contextlib.suppress(RuntimeError):
+            # In a signal handler, whoever has the lock may be the one that was interrupted.
+            if self._lock.acquire(blocking=False):
+                try:
+                    over = _over(self._sources)
+                finally:
+                    self._lock.release()
+                del over
+            if self._sources:
+                # Not of `self`, which may be dropped meanwhile.
+                rest = (self._cuda, self._device, self._sources, self._lock)
+                threading.Thread(target=_let_go, args=rest, name="wellfed-release", daemon=False).start()
+
+    def close(self) -> None:
+        """No pass follows: as `release`, and so for what a thread is still at."""
+        self._closed = True
+        self.release()
+
     def drain(self) -> None:
         """Waits for copies under way; after it, memory that they read may go."""
-        while self._sources:
-            event, _ = self._sources.popleft()
+        # Without the lock: it may be the garbage collector that calls, amid whoever has it.
+        for event, _ in tuple(self._sources):
             event.synchronize()
+        self._sources.clear()
 
     def _copy(self, value: Any) -> Any:
         if not _goes_ahead(value):
@@ -276,6 +320,31 @@ class Copies:
         if isinstance(value, torch.Tensor):
             return value.to(self._device, non_blocking=True)
         return value.to(self._device)
+
+
+def _over(sources: deque[tuple[Any, Any]]) -> list[Any]:
+    """Takes out what was copied. It goes with the list: outside of the lock, as memory may be unlocked then."""
+    over = []
+    while sources and sources[0][0].query():
+        over.append(sources.popleft())
+    return over
+
+
+def _let_go(cuda: Any, device: torch.device, sources: deque[tuple[Any, Any]], lock: threading.Lock) -> None:
+    """Runs in a thread: lets the sources that there are now go when their copies are over."""
+    with contextlib.suppress(RuntimeError, IndexError):
+        # Threads begin with the first device, on which events would make a context.
+        cuda.set_device(device)
+        last = sources[-1][0]
+        while not last.query():
+            if not threading.main_thread().is_alive():
+                # The process ends.
+                return
+            # torch's own wait keeps a core busy.
+            time.sleep(0.001)
+        with lock:
+            over = _over(sources)
+        del over
 
 
 def _has_to(value: Any) -> bool:
@@ -327,6 +396,10 @@ class StagedProgress:
         return self._progress.state_dict(self._given if place is None else place)
 
 
+def _nothing() -> None:
+    """For stages that keep nothing."""
+
+
 def _progress_of(inner: Any) -> StagedProgress | None:
     """None where the iterator below does not keep its place, which the loader then says."""
     progress = getattr(inner, "_progress", None)
@@ -345,6 +418,8 @@ class Staged:
         self._inner = inner
         self._stage = stage
         self._ready: Callable[[], bool] | None = getattr(inner, "ready", None)
+        # Where a pass ends, what it copied from goes, however long the next one is away.
+        self._release: Callable[[], None] = getattr(stage, "release", _nothing)
         self._progress = _progress_of(inner)
         self._thread: ThreadPoolExecutor | None = None
         self._forget()
@@ -366,6 +441,7 @@ class Staged:
         if self._stop is not None:
             stop = self._stop
             self._forget()
+            self._release()
             try:
                 raise stop
             finally:
@@ -373,9 +449,16 @@ class Staged:
                 # until garbage is collected, in whatever thread or forked child that happens.
                 del stop
         if self._next is None:
-            staged = self._stage.begin(next(self._inner))
+            try:
+                batch = next(self._inner)
+            except StopIteration:
+                self._release()
+                raise
+            staged = self._stage.begin(batch)
         else:
             waiting = self._next
+            # Ctrl-C may end this wait: then the batch is still there, for the next call.
+            waiting.exception()
             self._forget()
             staged = waiting.result()
         batch = self._stage.finish(staged)
@@ -393,6 +476,7 @@ class Staged:
             batch = next(self._inner)
         except Exception as error:
             self._stop = error
+            self._release()
             return
         self._ahead = 1
         if self._thread is None:

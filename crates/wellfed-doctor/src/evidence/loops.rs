@@ -96,6 +96,8 @@ struct Epoch {
     steps: record::Steps,
     /// Number of each recorded step: of short ones, some are only counted.
     numbers: Vec<u64>,
+    /// First and last number of steps that are not like others, since the device's kernels were looked at in them.
+    left_out: Vec<(u64, u64)>,
     /// Begin and end of the last call, and the number of steps before it, if that was told.
     end: Option<(u64, u64, Option<u64>)>,
 }
@@ -116,6 +118,11 @@ impl Epoch {
         self.end.and_then(|(_, _, steps)| steps).map_or(recorded, |steps| steps.max(recorded))
     }
 
+    /// Whether a step from the first of these numbers to the last is one that does not count.
+    fn is_left_out(&self, first: u64, last: u64) -> bool {
+        self.left_out.iter().any(|&(from, to)| first <= to && last >= from)
+    }
+
     /// When the step after the `i`-th recorded one began; nothing if that was not recorded.
     fn next(&self, i: usize) -> Option<u64> {
         let number = self.numbers[i] + 1;
@@ -132,6 +139,9 @@ impl Epoch {
     /// parts. Those take what the script takes, without what recording costs.
     fn spans(&self) -> impl Iterator<Item = (f64, f64)> {
         (1..self.numbers.len()).filter_map(|i| {
+            if self.is_left_out(self.numbers[i - 1], self.numbers[i].saturating_sub(1)) {
+                return None;
+            }
             let steps = self.numbers[i].saturating_sub(self.numbers[i - 1]);
             let time = self.steps.t0[i].saturating_sub(self.steps.t0[i - 1]);
             (steps > 1).then(|| (seconds(time), steps as f64))
@@ -172,6 +182,12 @@ impl Loops {
                     extend(epoch, steps);
                     if epoch.t0 == 0 {
                         epoch.t0 = steps.t0.first().copied().unwrap_or(0);
+                    }
+                }
+                Record::Kernels(kernels) => {
+                    if let Some(last) = kernels.last {
+                        let loader = epochs.entry(kernels.loader).or_default();
+                        loader.entry(kernels.iter).or_default().left_out.push((kernels.first, last));
                     }
                 }
                 Record::End(end) => {
@@ -361,6 +377,7 @@ fn steps(epoch: &Epoch, noting: f64) -> Vec<Step> {
         _ => 0.0,
     };
     (1..count)
+        .filter(|&i| !epoch.is_left_out(epoch.numbers[i], epoch.numbers[i]))
         .filter_map(|i| {
             let compute = seconds(epoch.next(i)?.saturating_sub(s.t1[i]));
             // It is noted right after the wait.
@@ -483,6 +500,39 @@ mod tests {
         assert!((steady.time() / 37e-6 - 1.0).abs() < 1e-3, "{}", steady.time());
         assert!((steady.wait() / 12e-6 - 1.0).abs() < 1e-3, "{}", steady.wait());
         assert!(steady.steps.iter().all(|step| step.compute < 1e-4));
+    }
+
+    #[test]
+    fn steps_in_which_kernels_were_looked_at_are_no_steps() {
+        let mut records = process(0, 5, 1, 100, 2, 8, 50);
+        let looked = record::Kernels { first: 40, last: Some(60), ..record::Kernels::default() };
+        records.push(Record::Kernels(looked.clone()));
+        // The profiler starts in the first of them.
+        for record in &mut records {
+            if let Record::End(end) = record {
+                (end.t0, end.t) = (end.t0 + 2_000_000_000, end.t + 2_000_000_000);
+            }
+            if let Record::Steps(steps) = record {
+                let later = steps.first..steps.first + steps.t0.len() as u64;
+                for (number, (t0, t1)) in later.zip(steps.t0.iter_mut().zip(&mut steps.t1)) {
+                    if number > 40 {
+                        (*t0, *t1) = (*t0 + 2_000_000_000, *t1 + 2_000_000_000);
+                    }
+                }
+            }
+        }
+        let steady = loops(records).steady(0, &record::Loader::default(), &mut Vec::new());
+        // Without the first of all, and a seventh of the rest for warming up.
+        assert_eq!(steady.steps.len(), 99 - 21 - (99 - 21) / 7);
+        assert!((steady.time() - 0.01).abs() < 1e-9, "{}", steady.time());
+        let epoch = |left_out| Epoch {
+            steps: record::Steps { t0: vec![0, 9_000], t1: vec![1, 9_001], ..record::Steps::default() },
+            numbers: vec![35, 44],
+            left_out,
+            ..Epoch::default()
+        };
+        assert_eq!(epoch(vec![(40, 60)]).counted(), (0.0, 0.0), "nor where they were only counted");
+        assert!(epoch(vec![(44, 60)]).counted().1 > 8.5);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod engine;
 mod flow;
 mod garbage;
+mod kernels;
 mod loading;
 mod loops;
 mod machine;
@@ -14,6 +15,7 @@ mod stages;
 pub use engine::{Engine, Requests};
 pub use flow::Flow;
 pub use garbage::Garbage;
+pub use kernels::Kernels;
 pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
 pub use machine::{Load, Neighbour, Use};
@@ -76,6 +78,8 @@ pub struct Evidence {
     pub batch: Option<record::Batch>,
     /// What wellfed's loader would do with the script's.
     pub fed: Option<record::Fed>,
+    /// Kernels of a step, if they were looked at.
+    pub kernels: Option<Kernels>,
     /// Share of the time the device was busy, if anything says.
     pub device_busy: Option<f64>,
     /// The whole script, from its first loop on.
@@ -185,7 +189,11 @@ impl Evidence {
                 _ => {}
             }
         }
-        evidence.device_busy = device_busy(main, loader.loader, &evidence).or(evidence.load.gpu_busy);
+        evidence.kernels = Kernels::of(main, loader.loader, &mut evidence.notes);
+        evidence.device_busy = match &evidence.kernels {
+            Some(kernels) => Some(kernels.share(evidence.steps.whole())),
+            None => device_busy(main, loader.loader, &evidence).or(evidence.load.gpu_busy),
+        };
         evidence
     }
 

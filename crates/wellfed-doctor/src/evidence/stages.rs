@@ -376,6 +376,7 @@ impl Stages {
         let mut holding = Lines::new();
         let mut lines = Inclusive::default();
         let loops = loop_functions(main, steps.window);
+        let left_out = super::kernels::left_out(main);
         for process in &run.processes {
             let is_main = process.pid == main.pid;
             if !is_main && !loading.pids.contains(&process.pid) {
@@ -423,7 +424,9 @@ impl Stages {
                         }
                     }
                     Record::Stacks(stacks)
-                        if in_window(stacks, steps.window) && stacks.outside == outside =>
+                        if in_window(stacks, steps.window)
+                            && stacks.outside == outside
+                            && !left_out.iter().any(|&span| in_window(stacks, span)) =>
                     {
                         for stack in &stacks.rows {
                             // That is told by clocks, and is nothing that the line does.

@@ -11,6 +11,7 @@ mod costs;
 mod dataflow;
 mod engine;
 mod garbage;
+mod launch;
 mod left;
 mod loading;
 mod locks;

@@ -1,7 +1,7 @@
 //! The loop itself: copies to the device, synchronization and logging, steps too small for the device, and loops that are as fast as
 //! they can be.
 
-use super::{Case, Finding, Kind, Said, code, costs, fact, garbage, loading, ms, percent};
+use super::{Case, Finding, Kind, Said, code, costs, fact, garbage, launch, loading, ms, percent};
 use crate::{
     evidence::{self, Culprit, StageTime},
     model::Cost,
@@ -13,8 +13,14 @@ use crate::{
 pub(super) const UNEXPLAINED: f64 = 0.2;
 
 pub(super) fn find(case: &Case) -> Vec<Finding> {
-    let launch = repeated(case).or_else(|| launch(case));
-    [copy(case), sync(case), launch, saving(case), python(case)].into_iter().flatten().collect()
+    let sync = sync(case);
+    let launch = repeated(case).or_else(|| match &case.e.kernels {
+        Some(kernels) => launch::find(case, kernels, sync.as_ref()),
+        None => self::launch(case),
+    });
+    // Copies that nothing waits for may hold up the device all the same.
+    let copies = || launch::copies(case, case.e.kernels.as_ref()?);
+    [copy(case).or_else(copies), sync, launch, saving(case), python(case)].into_iter().flatten().collect()
 }
 
 /// The pipeline with `time` less in every step.
@@ -63,6 +69,8 @@ fn copy(case: &Case) -> Option<Finding> {
     } else {
         stage.time().min((first - rest).max(0.0))
     };
+    // Nor does what kernels take end with it, where that is known.
+    let time = case.e.kernels.map_or(time, |kernels| time.min((compute - kernels.busy).max(0.0)));
     let changed = without(case, time);
     let line = stage.culprits.first()?;
     let line = line.call.as_ref().unwrap_or(&line.frame);
@@ -137,7 +145,8 @@ fn sync(case: &Case) -> Option<Finding> {
     // The device has to do its work: what is waited for in a synchronization is hidden behind the rest at most.
     let rest = (step - sync.time() - log.time()).max(0.0);
     // While the loop waits for data, the device works, too.
-    let left = rest.max(sync.blocked - case.e.steps.wait());
+    let device = case.e.kernels.map_or(sync.blocked, |kernels| kernels.busy) - case.e.steps.wait();
+    let left = rest.max(device);
     let spared = (step - left).max(0.0);
     let worst = if sync.time() > log.time() { sync } else { log };
     let line = worst.culprits.first()?;
@@ -327,7 +336,7 @@ const LAUNCH: f64 = 45e-6;
 const LAUNCH_VARIES: f64 = 1.7;
 
 /// How many times as large a batch is advised: what is launched is then paid once for so many.
-const LARGER: f64 = 8.0;
+pub(super) const LARGER: f64 = 8.0;
 
 fn launch(case: &Case) -> Option<Finding> {
     let model = case.e.model.as_ref()?;
@@ -439,7 +448,10 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
         "share",
         "loader",
     )];
-    if let Some(busy) = e.device_busy {
+    let kernels = e.kernels.as_ref();
+    if let Some(kernels) = kernels {
+        facts.push(launch::kernels_of(case, kernels));
+    } else if let Some(busy) = e.device_busy {
         facts.push(fact(format!("The device is busy {} of the time.", percent(busy)), busy, "share", "nvml"));
     }
     if let Some(memory) = e.load.gpu_memory {
@@ -479,7 +491,9 @@ pub(super) fn well_fed(case: &Case) -> Verdict {
         )
     };
     let autocast = e.model.as_ref().is_some_and(|model| model.autocast || model.dtype.contains("16"));
-    let fix = (bound && device && !autocast).then(|| Fix {
+    // Faster kernels are no help to a device that has few of them to run.
+    let idle = kernels.is_some_and(|kernels| kernels.share(time) < launch::BUSY);
+    let fix = (bound && device && !autocast && !idle).then(|| Fix {
         title: "If it should be faster: mixed precision, and a larger batch if memory allows".to_owned(),
         change: "# with torch.autocast(\"cuda\", dtype=torch.bfloat16): around the forward pass and the loss"
             .to_owned(),

@@ -23,6 +23,7 @@ PARTS = (
     "torch_worker",
     "torch_fetch",
     "torch_model",
+    "torch_kernels",
     "wellfed_loader",
     "feed",
     "tensorflow",

@@ -98,6 +98,7 @@ class Steps:
         clocks: At this step CPU clocks are read.
         skip: Up to this step, steps are only counted.
         unpickle: Nanoseconds that went into rebuilding the batch of the step that runs.
+        ending: Called once no step will follow.
     """
 
     def __init__(self, log: LoaderLog, t0: int, t1: int, alone: bool = True) -> None:
@@ -130,6 +131,7 @@ class Steps:
         self._read: int | None = None
         self.device: Device | None = None
         self.listeners: list[Callable[[int, Any], Any]] = []
+        self.ending: Callable[[], Any] | None = None
         RECORDER.emit("iter", loader=log.number, iter=self.iter, t0=t0, t1=t1)
         RECORDER.drain_from(self.drain)
         self.thread = threading.get_ident()
@@ -254,6 +256,8 @@ class Steps:
         self.log.active.remove(self)
         if self.log.now is self:
             self.log.now = None
+        if self.ending is not None:
+            self.ending()
 
     def drain(self) -> Iterator[Record]:
         """Steps since the last time."""

@@ -218,7 +218,8 @@ if __name__ == "__main__":
 
 def test_lines_that_are_printed_are_tried(tmp_path: Path) -> None:
     np = pytest.importorskip("numpy")
-    np.save(tmp_path / "rows.npy", np.zeros((600, 4000), np.float32))
+    # Large enough for mapping it to gain more than another worker would.
+    np.save(tmp_path / "rows.npy", np.zeros((600, 8000), np.float32))
     report, said = run(tmp_path, LOADS, "--trial", "--keep", "kept")
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
     (trial,) = [trial for trial in tried if trial["edit"] and not trial["left"]]

@@ -26,7 +26,7 @@ def module(name: str) -> ModuleType:
 
 
 grammar, drawing, truth, figures = (module(n) for n in ("grammar", "drawing", "truth", "figures"))
-SEEDS = range(400)
+SEEDS = range(800)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_kept_and_open_are_disjoint(scripts: list[tuple[str, Any]]) -> None:
     assert all((p.of == "kept") == p.__module__.startswith("kept_") for p in drawing.productions())
     for slot in ("storage", "access", "work", "collate", "loader", "step", "logging", "evaluation", "limits"):
         numbers = [sum(part.slot == slot for part in own[of]) for of in ("open", "kept")]
-        # The open half grows by what was kept before.
-        assert 0.4 <= numbers[1] / numbers[0] <= 2.5
+        # The open set grows by what was kept before, each time.
+        assert 0.25 <= numbers[1] / numbers[0] <= 2.5
     for of, script in scripts:
         other = own["kept" if of == "open" else "open"]
         # Not even a fix shows what is kept.
@@ -143,7 +143,7 @@ def test_scripts_run_and_fixes_change_no_losses(tmp_path: Path) -> None:
             assert not running.differ(plain[0][1], epochs[0][1]), f"{path.parent.name} {name}"
 
 
-SAMPLE = (("open", 320), ("open", 356), ("kept", 55))
+SAMPLE = (("open", 320), ("open", 589), ("kept", 548))
 """Few scripts, with as many productions and fixes as they can have."""
 
 

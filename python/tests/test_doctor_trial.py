@@ -218,10 +218,11 @@ if __name__ == "__main__":
 
 def test_lines_that_are_printed_are_tried(tmp_path: Path) -> None:
     np = pytest.importorskip("numpy")
-    np.save(tmp_path / "rows.npy", np.zeros((600, 4000), np.float32))
+    # Large enough for mapping it to gain more than another worker would.
+    np.save(tmp_path / "rows.npy", np.zeros((600, 8000), np.float32))
     report, said = run(tmp_path, LOADS, "--trial", "--keep", "kept")
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
-    (trial,) = [trial for trial in tried if trial["edit"]]
+    (trial,) = [trial for trial in tried if trial["edit"] and not trial["left"]]
     assert trial["edit"]["file"].endswith("train.py")
     assert any("mmap_mode" in lines["change"] for lines in trial["edit"]["lines"])
     if "cannot be covered" in trial["problem"]:
@@ -250,7 +251,7 @@ def test_what_was_tried_is_measured_or_it_is_said_why_not(tmp_path: Path) -> Non
         tmp_path, TRAIN.replace("START", "pass").replace("END", "pass"), "--trial", "--keep", "kept"
     )
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
-    for trial in tried:
+    for trial in [trial for trial in tried if not trial["left"]]:
         advised = [
             verdict for verdict in verdicts(report) if (verdict["fix"] or {}).get("apply") == trial["apply"]
         ]
@@ -279,7 +280,80 @@ def test_a_trial_overwrites_nothing(tmp_path: Path) -> None:
     # Where the folder is covered, the script runs as it did; else it fails at its first line.
     tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
     measured = [verdict["fix"]["apply"] for verdict in verdicts(report) if verdict["measured"]]
-    assert all(trial["apply"] not in measured for trial in tried if trial["problem"])
+    changes = [trial for trial in tried if not trial["left"]]
+    assert all(trial["apply"] not in measured for trial in changes if trial["problem"])
+
+
+COSTLY = """
+import time
+from torch.utils.data import DataLoader
+
+def describe(batch):
+    time.sleep(0.02)
+    return len(batch)
+
+def follow(loader):
+    for batch in loader:
+        with open("model.pt", "a") as file:
+            file.write("x")
+        table = describe(batch)
+        time.sleep(0.002)
+
+if __name__ == "__main__":
+    follow(DataLoader(list(range(800)), batch_size=4))
+"""
+
+
+def test_a_statement_that_no_rule_knows_is_left_out_and_told(tmp_path: Path) -> None:
+    report, said = run(tmp_path, COSTLY, "--trial", "--keep", "kept")
+    assert (tmp_path / "model.pt").read_text() == "x" * 200
+    assert (tmp_path / "train.py").read_text() == COSTLY
+    tried = json.loads((tmp_path / "kept" / "tried.json").read_text())
+    left = [trial for trial in tried if trial["left"]]
+    assert left, said
+    # Each is announced with its time.
+    assert said.count(" left out (--no-trial") == len(left) <= 4
+    if any("cover" in trial["problem"] or "Landlock" in trial["problem"] for trial in left):
+        assert len(left) == 1, "what cannot be tried is not tried again"
+        pytest.skip("this kernel covers no folders")
+    # Where writing takes time, too, the lines beside it go with it.
+    (trial,) = [trial for trial in left if trial["left"]["most"] == 13]
+    assert trial["problem"] == ""
+    assert trial["before"] > 2 * trial["after"]
+    places = [((verdict["fix"] or {}).get("place") or {}).get("line") for verdict in verdicts(report)]
+    (verdict,) = [verdict for verdict, line in zip(verdicts(report), places, strict=True) if line == 13]
+    assert verdict["bound"] == pytest.approx(trial["before"] / trial["after"], rel=0.2)
+    assert verdict["gain"]["factor"] <= verdict["bound"] + 1e-9
+
+
+HEALTHY = """
+import time
+import torch
+from torch.utils.data import DataLoader
+
+class Model(torch.nn.Module):
+    def forward(self, batch):
+        time.sleep(0.03)
+        return batch
+
+def follow(loader, model):
+    for batch in loader:
+        train_step(model, batch)
+
+def train_step(model, batch):
+    out = model(batch)
+    print(out.shape)
+
+if __name__ == "__main__":
+    follow(DataLoader(list(range(600)), batch_size=4), Model())
+"""
+
+
+def test_nothing_is_left_out_of_a_healthy_script(tmp_path: Path) -> None:
+    _, said = run(tmp_path, HEALTHY, "--trial", "--keep", "kept")
+    assert " left out (--no-trial" not in said
+    kept = tmp_path / "kept" / "tried.json"
+    assert not kept.exists() or not any(trial["left"] for trial in json.loads(kept.read_text()))
 
 
 def test_without_a_terminal_or_with_no_trial_nothing_runs_again(tmp_path: Path) -> None:

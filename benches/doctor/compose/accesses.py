@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import material
@@ -335,6 +335,231 @@ class ParsesThenSlices(Access):
         return {"own-part": {"access": OwnPart(False)}}
 
 
+def names(script: Script) -> str:
+    """What the storage's lines set of a sample, as it is handed on."""
+    kind = storage(script)
+    return "coded" if kind.encoded else "image" if script.about.kind == "image" else "x"
+
+
+@dataclass(frozen=True)
+class GlobEach(Access):
+    """The file of a sample is looked for by a pattern. Repaired: the folder is listed once."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "get",
+            f"""
+            found = list((DATA / "{storage(script).name(script)}").glob(f"{{index:05}}.*"))
+            assert len(found) == 1, f"no file or several for {{index}}: {{found}}"
+            """,
+        )
+        self.read(text, script, "found[0]")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"list-once": {"access": Kept(self.shuffle)}}
+
+    def cost(self, script: Script) -> float:
+        return 0.02 + script.about.count * 6e-4
+
+
+@dataclass(frozen=True)
+class ReaderEach(Access):
+    """A reader is made for each sample, which opens the container. Repaired: once for each worker."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("container",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            f"""
+            class Reader:
+                def __init__(self):
+                    self.file = {storage(script).opening(script)}
+
+                def __getitem__(self, index):
+            """,
+        )
+        outside(text, script, "self.file", 2)
+        text.sections["top"].append((f"        return {names(script)}, label", self.slot))
+        text.add("get", f"{names(script)}, label = Reader()[index]")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"keep-open": {"access": Kept(self.shuffle)}}
+
+    def cost(self, script: Script) -> float:
+        return storage(script).open_ms(script)
+
+
+@dataclass(frozen=True)
+class CopiedRecords(Access):
+    """What is known of a sample is copied with all its annotations. Repaired: only the outermost dict is."""
+
+    number: int = 10
+    shallow: bool = False
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        # Texts are taken by their place before there is a record.
+        return super().fits(script) and script.about.kind != "text"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.7, rng.choice([2, 12, 50]))
+
+    def name(self, script: Script) -> str:
+        return f"records-{script.about.count}-{self.number}.json"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import json")
+        text.add(
+            "init", f'with open(DATA / "{self.name(script)}") as file:\n    self.records = json.load(file)'
+        )
+        if self.shallow:
+            text.add("get", "record = dict(self.records[index])")
+        else:
+            text.need("import copy")
+            text.add("get", "record = copy.deepcopy(self.records[index])")
+        text.add(
+            "get",
+            """
+            record["annotations"] = [thing for thing in record["annotations"] if thing["iscrowd"] == 0]
+            index = record["id"]
+            """,
+        )
+        Kept(self.shuffle).write(text, script)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"shallow-copy": {"access": replace(self, shallow=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.annotated_records(script.about.count, self.number)}
+
+    def cost(self, script: Script) -> float:
+        return 0.01 + (0.0 if self.shallow else self.number * 0.021)
+
+
+@dataclass(frozen=True)
+class FoldsJoined(Access):
+    """Folds of a data set, put together in another order: nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+    weight: ClassVar[float] = 0.6
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need(
+            "import numpy as np", "from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset"
+        )
+        text.add(
+            "setup",
+            f"""
+            everything = Samples()
+            order = np.random.RandomState(3).permutation({script.about.count})
+            folds = [Subset(everything, fold.tolist()) for fold in np.array_split(order, 5)]
+            """,
+        )
+        text.told["dataset"] = "ConcatDataset(folds[1:] + folds[:1])"
+        Kept(False).write(text, script)
+
+
+@dataclass(frozen=True)
+class BufferedStream(Access):
+    """Each worker reads its own of a stream, through a buffer that shuffles: nothing to repair."""
+
+    size: int = 100
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("stream",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(False, rng.choice([32, 256]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import random", "from torch.utils.data import get_worker_info")
+        text.told["depth"] = "1"
+        text.add(
+            "top",
+            """
+            def shuffled(samples, size):
+                chosen, kept = random.Random(0), []
+                for sample in samples:
+                    if len(kept) < size:
+                        kept.append(sample)
+                        continue
+                    place = chosen.randrange(size)
+                    yield kept[place]
+                    kept[place] = sample
+                chosen.shuffle(kept)
+                yield from kept
+            """,
+        )
+        text.add(
+            "methods",
+            f"""
+            def own(self):
+                info = get_worker_info()
+                first, step = (info.id, info.num_workers) if info else (0, 1)
+                with {storage(script).opening(script)} as file:
+                    for index, line in enumerate(file):
+                        if index % step != first:
+                            continue
+            """,
+        )
+        for line in storage(script).reading(script, "line").split("\n"):
+            text.sections["methods"].append(("            " + line, "storage"))
+        text.sections["methods"].append((f"            yield index, {names(script)}, label", self.slot))
+        text.add("iterate", f"for index, {names(script)}, label in shuffled(self.own(), {self.size}):")
+
+    @property
+    def random(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class ShardedOutside(Access):
+    """A data set around the stream's leaves out what other workers give, after it was made. Repaired: before."""
+
+    of: ClassVar[str] = OPEN
+    forms: ClassVar[tuple[str, ...]] = ("stream",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import itertools", "from torch.utils.data import get_worker_info")
+        text.told["depth"] = "2"
+        text.told["dataset"] = "Sharded(Samples())"
+        text.add(
+            "top",
+            """
+            class Sharded(IterableDataset):
+                def __init__(self, whole):
+                    self.whole = whole
+
+                def __iter__(self):
+                    info = get_worker_info()
+                    if info is None:
+                        return iter(self.whole)
+                    return itertools.islice(self.whole, info.id, None, info.num_workers)
+            """,
+        )
+        text.add(
+            "iterate",
+            f"with {storage(script).opening(script)} as file:\n    for index, line in enumerate(file):",
+        )
+        self.read(text, script, "line")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"own-part": {"access": OwnPart(False)}}
+
+
 ACCESSES: list[type[Production]] = [
     Kept,
     Reopened,
@@ -349,4 +574,10 @@ ACCESSES: list[type[Production]] = [
     CachedHandle,
     PermutedSubset,
     ParsesThenSlices,
+    GlobEach,
+    ReaderEach,
+    CopiedRecords,
+    FoldsJoined,
+    BufferedStream,
+    ShardedOutside,
 ]

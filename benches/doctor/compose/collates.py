@@ -242,6 +242,110 @@ class NumbersAlone(Collate):
         return getattr(storage(script), "features", 64) * 5e-4
 
 
+@dataclass(frozen=True)
+class FilledTensor(Collate):
+    """Tokens are set in a tensor one by one. Repaired: `pad_sequence`."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "Batcher()"
+        text.add(
+            "top",
+            """
+            class Batcher:
+                def __init__(self, padding=0):
+                    self.padding = padding
+
+                def __call__(self, samples):
+                    sequences, labels = zip(*samples)
+                    ids = torch.full((len(sequences), max(map(len, sequences))), self.padding)
+                    for row, sequence in enumerate(sequences):
+                        for column, token in enumerate(sequence):
+                            ids[row, column] = token
+                    return ids, torch.tensor(labels)
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pad-sequence": {"collate": PadSequence()}}
+
+    def cost(self, script: Script) -> float:
+        return getattr(storage(script), "words", 60) * 1.3 * 1.6e-3
+
+
+@dataclass(frozen=True)
+class LongestFirst(Collate):
+    """Sequences are sorted by their length and set row by row: nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "longest_first"
+        text.add(
+            "top",
+            """
+            def longest_first(samples):
+                samples = sorted(samples, key=lambda sample: len(sample[0]), reverse=True)
+                ids = torch.zeros(len(samples), len(samples[0][0]), dtype=torch.long)
+                for row, (tokens, _) in enumerate(samples):
+                    ids[row, : len(tokens)] = torch.tensor(tokens)
+                return ids, torch.tensor([label for _, label in samples])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class Unzipped(Collate):
+    """Samples of a batch are sent one by one, and put together in the loop. Repaired: by the worker."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    def write(self, text: Text, script: Script) -> None:
+        text.told["collate"] = "unzip"
+        text.add("top", "def unzip(samples):\n    return tuple(zip(*samples))")
+        text.add("loop", "x, y = torch.stack(x), torch.tensor(y)")
+        # Before what others do to a batch.
+        loop = text.sections["loop"]
+        loop.insert(0, loop.pop())
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"few-tensors": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        return 0.05
+
+
+@dataclass(frozen=True)
+class DoubleArrays(Collate):
+    """Images become doubles, eight times as many bytes, before they are sent. Repaired: they stay as they are."""
+
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.told["collate"] = "to_batch"
+        text.add(
+            "top",
+            """
+            def to_batch(samples):
+                images = np.array([image.numpy() for image, _ in samples], dtype=np.float64)
+                labels = np.array([label for _, label in samples])
+                return torch.from_numpy(images), torch.from_numpy(labels)
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"stack-arrays": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        return 0.06
+
+
 COLLATES: list[type[Production]] = [
     Default,
     PadSequence,
@@ -252,4 +356,8 @@ COLLATES: list[type[Production]] = [
     PadObject,
     GrowingBatch,
     NumbersAlone,
+    FilledTensor,
+    LongestFirst,
+    Unzipped,
+    DoubleArrays,
 ]

@@ -208,6 +208,87 @@ class InterpolateDecode(Decoding):
         return 0.05 + getattr(storage(script), "size", SIZE) ** 2 * 2e-6
 
 
+@dataclass(frozen=True)
+class Drafted(Decoding):
+    """Images that are decoded whole or, repaired, smaller, if the decoder can."""
+
+    reduced: bool = False
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
+
+
+@dataclass(frozen=True)
+class Letterbox(Drafted):
+    """OpenCV; sides keep their proportion, and what is left is filled. Repaired: it decodes at half the size."""
+
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import cv2", "import numpy as np")
+        how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
+        text.add(
+            "top",
+            """
+            def letterbox(image, size, colour=(114, 114, 114)):
+                height, width = image.shape[:2]
+                scale = min(size / height, size / width)
+                new = round(width * scale), round(height * scale)
+                how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+                image = cv2.resize(image, new, interpolation=how)
+                left, top = (size - new[0]) // 2, (size - new[1]) // 2
+                right, bottom = size - new[0] - left, size - new[1] - top
+                return cv2.copyMakeBorder(image, top, bottom, left, right, cv2.BORDER_CONSTANT, value=colour)
+            """,
+        )
+        text.add(
+            "get",
+            f"""
+            image = cv2.imdecode(np.frombuffer({whole(script)}, np.uint8), cv2.{how})
+            image = np.ascontiguousarray(letterbox(image, {SIZE})[..., ::-1])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class AlbumentationsDecode(Drafted):
+    """Pillow, then made smaller and cut by albumentations. Repaired: `draft`."""
+
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("albumentations",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import albumentations as A", "import numpy as np", "from PIL import Image")
+        text.add("init", f"self.fit = A.Compose([A.SmallestMaxSize({SIZE}), A.CenterCrop({SIZE}, {SIZE})])")
+        text.add("get", "opened = Image.open(coded)")
+        if self.reduced:
+            text.add("get", f'opened.draft("RGB", ({SIZE}, {SIZE}))')
+        text.add("get", 'image = self.fit(image=np.array(opened.convert("RGB")))["image"]')
+
+
+@dataclass(frozen=True)
+class ThumbnailPaste(Decoding):
+    """Pillow's `thumbnail`, which lets the decoder make images smaller, on a canvas: nothing to repair."""
+
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from PIL import Image")
+        text.add(
+            "methods",
+            f"""
+            def squared(self, source):
+                with Image.open(source) as opened:
+                    opened.thumbnail(({SIZE}, {SIZE}))
+                    canvas = Image.new("RGB", ({SIZE}, {SIZE}))
+                    canvas.paste(opened, tuple(({SIZE} - side) // 2 for side in opened.size))
+                return np.array(canvas)
+            """,
+        )
+        text.add("get", "image = self.squared(coded)")
+
+
 DECODINGS: list[type[Production]] = [
     NotCoded,
     PillowResize,
@@ -217,4 +298,7 @@ DECODINGS: list[type[Production]] = [
     FitDecode,
     PyramidDecode,
     InterpolateDecode,
+    Letterbox,
+    AlbumentationsDecode,
+    ThumbnailPaste,
 ]

@@ -13,250 +13,194 @@ from typing import ClassVar
 import kept_material
 import material
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
-from storages import INFLATE, Storage
+from storages import INFLATE, MappedImages, Storage
 from storages_images import JpegFolder
 
 
 @dataclass(frozen=True)
-class LabelledJson(JpegFolder):
-    """A JSON for each image that holds it as base64. Repaired: JPEGs beside it are read."""
+class VolumeSlices(Storage):
+    """Slices of scans: a scan is read whole for each, by gzip or not. Repaired: mapped, or uncompressed."""
 
-    beside: bool = False
-    of: ClassVar[str] = KEPT
-    coded_as: ClassVar[str] = "jpg"
-
-    @property
-    def ending(self) -> str:  # type: ignore[override]
-        """Of its files."""
-        return "jpg" if self.beside else "json"
-
-    @property
-    def held(self) -> bool:  # type: ignore[override]
-        """Whether `coded` is a file in memory."""
-        return not self.beside
-
-    def reading(self, script: Script, source: str) -> str:
-        if self.beside:
-            return super().reading(script, source)
-        return (
-            f"annotation = json.loads({source}.read_text())\n"
-            'coded = io.BytesIO(base64.b64decode(annotation["imageData"]))\n'
-            "label = index % 10"
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        if not self.beside:
-            text.need("import base64", "import io", "import json")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {**super().repairs(script), "parse-once": {"storage": replace(self, beside=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        if self.beside:
-            return super().data(script)
-        return {self.name(script): kept_material.labelled_json(script.about.count, self.size)}
-
-    def cost(self, script: Script) -> float:
-        return super().cost(script) + (0.1 + self.size**2 * 1.5e-6 if not self.beside else 0.0)
-
-    def bytes_each(self, script: Script) -> float:
-        return super().bytes_each(script) * 1.34 + 5000
-
-
-@dataclass(frozen=True)
-class BoxesInXml(JpegFolder):
-    """Boxes of an image lie in an XML, which is parsed for each sample. Repaired: all once."""
-
-    objects: int = 10
-    once: bool = False
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        size = SIZE if script.about.small else rng.choice([80, 128, 224])
-        return cls(size, rng.choice([3, 20, 80]))
-
-    def boxes(self, script: Script) -> str:
-        """Name of the folder of boxes."""
-        return f"boxes-{script.about.count}-{self.objects}"
-
-    def reading(self, script: Script, source: str) -> str:
-        taken = "self.labels[index]" if self.once else "main_class(index)"
-        return f"coded = {source}\nlabel = {taken}"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import xml.etree.ElementTree as ET")
-        text.add(
-            "top",
-            f"""
-            def main_class(index):
-                tree = ET.parse(DATA / "{self.boxes(script)}" / f"{{index:05}}.xml")
-                areas = {{}}
-                for thing in tree.findall("object"):
-                    box = thing.find("bndbox")
-                    left, top, right, bottom = (int(box.find(s).text) for s in ("xmin", "ymin", "xmax", "ymax"))
-                    name = thing.find("name").text
-                    areas[name] = areas.get(name, 0) + (right - left) * (bottom - top)
-                return int(max(areas, key=areas.get).split("-")[1])
-            """,
-        )
-        if self.once:
-            text.add("init", "self.labels = [main_class(index) for index in range(len(self))]")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {**super().repairs(script), "parse-once": {"storage": replace(self, once=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        made = kept_material.annotation_folder(script.about.count, self.objects)
-        return {**super().data(script), self.boxes(script): made}
-
-    def cost(self, script: Script) -> float:
-        return super().cost(script) + (0.05 + self.objects * 0.011 if not self.once else 0.0)
-
-
-@dataclass(frozen=True)
-class FramesOfClips(Storage):
-    """Clips of some images, of which one is taken: a clip is loaded whole. Repaired: mapped, or uncompressed."""
-
-    frames: int = 16
-    form_of_clips: str = "npy"
-    mapped: bool = False
+    slices: int = 24
+    how: str = "packed"
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image",)
     form: ClassVar[str] = "memory"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        frames = 4 if script.about.small else rng.choice([4, 16, 48])
-        return cls(frames, rng.choice(["npy", "npy", "packed"]))
+        slices = 4 if script.about.small else rng.choice([6, 20, 60])
+        return cls(slices, rng.choice(["packed", "packed", "whole"]))
 
     def name(self, script: Script) -> str:
-        return f"clips-{script.about.count}-{self.frames}-{self.form_of_clips}"
+        return f"scans-{script.about.count}-{self.slices}{'-packed' if self.how == 'packed' else ''}"
 
     def reading(self, script: Script, source: str) -> str:
-        load = "np.load(self.clips[clip])"
-        taken = {
-            "npy": f"image = {load}[frame]",
-            "packed": f'image = {load}["frames"][frame]',
-            "stored": f'image = {load}["frames"][frame]',
-        }[self.form_of_clips]
-        if self.mapped:
-            taken = 'image = np.array(np.load(self.clips[clip], mmap_mode="r")[frame])'
-        return f"clip, frame = divmod(index, {self.frames})\n{taken}\nlabel = clip % 10"
+        scan = {
+            "packed": "with gzip.open(self.scans[number]) as file:\n    scan = np.load(file)",
+            "whole": "scan = np.load(self.scans[number])",
+            "mapped": 'scan = np.load(self.scans[number], mmap_mode="r")',
+        }[self.how]
+        return (
+            f"number, at = divmod(index, {self.slices})\n{scan}\n"
+            f"planes = np.stack([scan[place] for place in (max(at - 1, 0), at, min(at + 1, {self.slices - 1}))], -1)\n"
+            "image = (np.clip(planes, -900, 900) / 8 + 120).astype(np.uint8)\n"
+            "label = number % 10"
+        )
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.add("init", f'self.clips = sorted((DATA / "{self.name(script)}").glob("*.np*"))')
+        text.need("import numpy as np", *(["import gzip"] if self.how == "packed" else []))
+        text.add("init", f'self.scans = sorted((DATA / "{self.name(script)}").iterdir())')
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        found: dict[str, dict[str, Production]] = {
-            "read-part": {"storage": replace(self, form_of_clips="npy", mapped=True)}
-        }
-        if self.form_of_clips == "packed":
-            found["uncompressed"] = {"storage": replace(self, form_of_clips="stored")}
+        found: dict[str, dict[str, Production]] = {"read-part": {"storage": replace(self, how="mapped")}}
+        if self.how == "packed":
+            found["uncompressed"] = {"storage": replace(self, how="whole")}
         return found
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.clips(script.about.count, self.frames, self.form_of_clips)}
+        made = kept_material.volumes(script.about.count, self.slices, self.how == "packed")
+        return {self.name(script): made}
 
     def cost(self, script: Script) -> float:
-        if self.mapped:
-            return 0.06
-        return 0.1 + self.frames * (SIZE**2 * 3 * INFLATE if self.form_of_clips == "packed" else 0.004)
+        each = {"packed": SIZE**2 * 2 * INFLATE, "whole": 0.002, "mapped": 0.0}[self.how]
+        return 0.2 + self.slices * each
+
+    def bytes_each(self, script: Script) -> float:
+        return SIZE**2 * 2.0 * (3 if self.how == "mapped" else self.slices)
 
 
 @dataclass(frozen=True)
-class NamedScans(JpegFolder):
-    """JPEGs as bytes under their names in HDF5."""
+class BlobImages(JpegFolder):
+    """JPEGs in a table of SQLite."""
 
     of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("h5py",)
     form: ClassVar[str] = "container"
     held: ClassVar[bool] = True
-    pixel: ClassVar[float] = 1.1e-5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(SIZE if script.about.small else rng.choice([SIZE, 112, 200, 320]))
 
     def name(self, script: Script) -> str:
-        return f"scans-{self.size}px-{script.about.count}.h5"
+        return f"blobs-{self.size}px-{script.about.count}.db"
 
     def opening(self, script: Script) -> str:
-        return f'h5py.File(DATA / "{self.name(script)}", "r")'
+        return f'sqlite3.connect(DATA / "{self.name(script)}")'
 
     def reading(self, script: Script, source: str) -> str:
         return (
-            f'stored = {source}[f"scan_{{index:06}}"][()]\n'
-            "coded = io.BytesIO(stored.tobytes())\n"
-            "label = index % 10"
+            f'row = {source}.execute("SELECT jpeg, label FROM images WHERE id = ?", (index,)).fetchone()\n'
+            "coded = io.BytesIO(row[0])\n"
+            "label = row[1]"
         )
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import io", "import h5py")
+        text.need("import io", "import sqlite3")
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.image_h5_bytes(script.about.count, self.size)}
-
-    def open_ms(self, script: Script) -> float:
-        return 0.5
+        return {self.name(script): kept_material.image_blobs(script.about.count, self.size)}
 
 
 @dataclass(frozen=True)
-class PickledBatches(Storage):
-    """Pickles of many images by channels, all of them in memory: nothing to repair."""
+class PixelStrings(Storage):
+    """Grey images as strings of numbers in a CSV, taken apart for each sample. Repaired: all once."""
 
+    how: str = "list"
+    once: bool = False
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
     form: ClassVar[str] = "memory"
-    weight: ClassVar[float] = 1.3
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice(["list", "numpy"]))
 
     def name(self, script: Script) -> str:
-        return f"batches-{script.about.count}"
+        return f"pixels-{script.about.count}.csv"
 
     def reading(self, script: Script, source: str) -> str:
-        return "image = self.images[index].transpose(1, 2, 0).copy()\nlabel = index % 10"
+        grey = "self.grey[index]" if self.once else "pixels(self.strings[index])"
+        return f"image = np.repeat({grey}, 3, axis=2)\nlabel = index % 10"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import pickle", "import numpy as np")
+        text.need("import numpy as np", "import pandas as pd")
+        taken = {
+            "list": "np.array([int(value) for value in string.split()], np.uint8)",
+            "numpy": 'np.array(string.split(" "), dtype="float32").astype(np.uint8)',
+        }[self.how]
+        text.add("top", f"def pixels(string):\n    return {taken}.reshape({SIZE}, {SIZE}, 1)")
+        text.add("init", f'strings = pd.read_csv(DATA / "{self.name(script)}")["pixels"]')
+        kept = (
+            "grey = np.stack([pixels(string) for string in strings])"
+            if self.once
+            else "strings = strings.tolist()"
+        )
+        text.add("init", f"self.{kept}")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"parse-once": {"storage": replace(self, once=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.pixel_table(script.about.count, SIZE)}
+
+    def cost(self, script: Script) -> float:
+        return 0.02 if self.once else SIZE**2 * (9e-5 if self.how == "list" else 2.2e-4)
+
+
+@dataclass(frozen=True)
+class ClassTree(JpegFolder):
+    """A folder for each class, listed once; many are as small as they are used."""
+
+    of: ClassVar[str] = KEPT
+    form: ClassVar[str] = "memory"
+    weight: ClassVar[float] = 1.4
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(SIZE if script.about.small else rng.choice([SIZE, 72, 80, 140, 300]))
+
+    def name(self, script: Script) -> str:
+        return f"tree-{self.size}px-{script.about.count}"
+
+    def reading(self, script: Script, source: str) -> str:
+        return "coded, label = self.samples[index]"
+
+    def write(self, text: Text, script: Script) -> None:
         text.add(
             "init",
             f"""
-            parts = []
-            for path in sorted((DATA / "{self.name(script)}").glob("data_batch_*")):
-                with path.open("rb") as file:
-                    parts.append(pickle.load(file, encoding="bytes")[b"data"])
-            self.images = np.concatenate(parts).reshape(-1, 3, {SIZE}, {SIZE})
+            root = DATA / "{self.name(script)}"
+            classes = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+            numbers = {{name: number for number, name in enumerate(classes)}}
+            self.samples = [(path, numbers[path.parent.name]) for path in sorted(root.glob("*/*.jpg"))]
             """,
         )
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.pickled_batches(script.about.count, SIZE)}
-
-    def cost(self, script: Script) -> float:
-        return 0.02
+        return {self.name(script): kept_material.class_tree(script.about.count, self.size)}
 
 
 @dataclass(frozen=True)
-class TarInOrder(JpegFolder):
-    """A tar of JPEGs that is read from its beginning."""
+class MappedCrops(MappedImages):
+    """Parts of larger images in one npy that is mapped: nothing to repair."""
 
     of: ClassVar[str] = KEPT
-    form: ClassVar[str] = "stream"
-    held: ClassVar[bool] = True
+    weight: ClassVar[float] = 0.8
 
     def name(self, script: Script) -> str:
-        return f"jpg-{self.size}px-{script.about.count}.tar"
-
-    def opening(self, script: Script) -> str:
-        return f'tarfile.open(DATA / "{self.name(script)}", "r|")'
+        return f"images-96px-{script.about.count}.npy"
 
     def reading(self, script: Script, source: str) -> str:
-        return f"coded = io.BytesIO(file.extractfile({source}).read())\nlabel = index % 10"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import io", "import tarfile")
+        return (
+            "top, left = index * 7 % 33, index * 11 % 33\n"
+            f"image = np.array({source}[index, top : top + {SIZE}, left : left + {SIZE}])\n"
+            "label = index % 10"
+        )
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.image_tar(script.about.count, self.size)}
+        return {self.name(script): material.image_array(script.about.count, 96)}
 
 
-STORAGES: list[type[Production]] = [
-    LabelledJson, BoxesInXml, FramesOfClips, NamedScans, PickledBatches, TarInOrder,
-]  # fmt: skip
+STORAGES: list[type[Production]] = [VolumeSlices, BlobImages, PixelStrings, ClassTree, MappedCrops]

@@ -9,16 +9,71 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from grammar import KEPT, SIZE, Production, Script, Text
+from grammar import KEPT, Production, Script, Text
+from kept_images import ClassTree, VolumeSlices
 from limits import Limits, NoLimits, more_workers, read_container
 from loaders import Loader
 from steps import Net, Step, milliseconds
 from storages import storage
 
 
+def settings_repaired(loader: Loader, script: Script) -> dict[str, dict[str, Production]]:
+    """As many workers as cores, and kept, where they are not."""
+    cores = max(2, script.about.cores)
+    found: dict[str, dict[str, Production]] = {}
+    if loader.workers < cores:
+        found["workers"] = {"loader": replace(loader, workers=cores, persistent=True)}
+    if loader.workers > cores:
+        found["fewer-workers"] = {"loader": replace(loader, workers=cores)}
+    if loader.workers and not loader.persistent:
+        found["persistent"] = {"loader": replace(loader, persistent=True)}
+    return found
+
+
 @dataclass(frozen=True)
-class BalancedBatches(Loader):
-    """A sampler of batches looks through all labels for each class. Repaired: once."""
+class CommandLine(Loader):
+    """Settings from the command line: no worker, one, as many as cores, too many. Repaired: one a core, kept."""
+
+    of: ClassVar[str] = KEPT
+    weight: ClassVar[float] = 1.5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        cores = max(2, script.about.cores)
+        workers = rng.choice([0, 1, cores, cores, 3 * cores, 6 * cores])
+        return cls(script.about.batch, workers, workers > 0 and rng.random() < 0.5)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import argparse")
+        keep = ", default=True" if self.persistent else ""
+        text.add(
+            "top",
+            f"""
+            def parse_args():
+                parser = argparse.ArgumentParser()
+                parser.add_argument("epochs", type=int, nargs="?")
+                parser.add_argument("--batch-size", type=int, default={self.batch})
+                parser.add_argument("--workers", "-j", type=int, default={self.workers})
+                parser.add_argument("--keep-workers", action="store_true"{keep})
+                return parser.parse_args()
+            """,
+        )
+        text.add("setup", "args = parse_args()")
+        data, *told = self.arguments(text, script)
+        kept = [setting for setting in told if setting.startswith(("shuffle=", "collate_fn="))]
+        own = ["batch_size=args.batch_size", "num_workers=args.workers"]
+        if self.workers:
+            own.append("persistent_workers=args.keep_workers")
+        lines = "".join(f"    {setting},\n" for setting in [data, *own, *kept])
+        text.add("loader", f"loader = DataLoader(\n{lines})")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return settings_repaired(self, script)
+
+
+@dataclass(frozen=True)
+class DrawnOneByOne(Loader):
+    """A sampler draws one index after the other by weights. Repaired: all at once."""
 
     once: bool = False
     of: ClassVar[str] = KEPT
@@ -28,161 +83,197 @@ class BalancedBatches(Loader):
         return storage(script).form != "stream"
 
     def arguments(self, text: Text, script: Script) -> list[str]:
-        text.need("import random")
-        first, among = "", "[i for i, other in enumerate(self.labels) if other == label]"
-        if self.once:
-            text.need("import collections")
-            first = (
-                "self.places = collections.defaultdict(list)\n"
-                "                    for place, label in enumerate(labels):\n"
-                "                        self.places[label].append(place)"
-            )
-            among = "self.places[label]"
+        text.need("import numpy as np", "from torch.utils.data import DataLoader, Sampler")
+        drawn = (
+            "yield from self.random.choice(len(self), len(self), p=self.shares).tolist()"
+            if self.once
+            else "for _ in range(len(self)):\n"
+            "                        yield int(self.random.choice(len(self), p=self.shares))"
+        )
         text.add(
             "top",
-            f'''
-            class BalancedBatches:
-                """Batches of so many classes, with as many samples of each."""
-
-                def __init__(self, labels, classes, each):
-                    self.labels, self.classes, self.each = labels, classes, each
-                    self.random, self.all = random.Random(0), sorted(set(labels))
-                    {first}
+            f"""
+            class ByShare(Sampler):
+                def __init__(self, weights):
+                    self.shares, self.random = weights / weights.sum(), np.random.RandomState(0)
 
                 def __len__(self):
-                    return len(self.labels) // (self.classes * self.each)
+                    return len(self.shares)
 
                 def __iter__(self):
-                    for _ in range(len(self)):
-                        batch = []
-                        for label in self.random.sample(self.all, self.classes):
-                            among = {among}
-                            batch += self.random.sample(among, self.each)
-                        yield batch
-            '''.replace("                    \n\n", "\n"),
+                    {drawn}
+            """,
         )
-        text.add("setup", f"labels = [index % 10 for index in range({script.about.count})]")
-        dropped = ("batch_size=", "shuffle=")
-        data, *told = (s for s in super().arguments(text, script) if not s.startswith(dropped))
-        return [data, f"batch_sampler=BalancedBatches(labels, 4, {self.batch // 4})", *told]
+        text.add("setup", f"weights = 1.0 + np.arange({script.about.count}) % 4")
+        told = [setting for setting in super().arguments(text, script) if setting != "shuffle=True"]
+        return [*told, "sampler=ByShare(weights)"]
 
     def cost_of_step(self, script: Script) -> float:
-        return 0.02 if self.once else script.about.count * 4 * 2.5e-5
+        return 0.0 if self.once else self.batch * (0.03 + script.about.count * 1.2e-5)
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {} if self.once else {"sampler-once": {"loader": replace(self, once=True)}}
 
 
 @dataclass(frozen=True)
-class ConfigObject(Loader):
-    """Settings in a dataclass: too few workers, as many as cores, too many; kept or not. Repaired: one a core, kept."""
+class CountedAgain(Loader):
+    """A sampler counts classes sample by sample in each epoch. Repaired: once."""
 
+    once: bool = False
     of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 1.5
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        cores = max(2, script.about.cores)
-        workers = rng.choice([0, 1, cores, cores, 5 * cores])
-        return cls(script.about.batch, workers, workers > 0 and rng.random() < 0.6)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("from dataclasses import asdict, dataclass")
-        data, *settings = self.arguments(text, script)
-        pairs = dict(setting.split("=", 1) for setting in settings)
-        more = "".join(f"{name}={pairs.pop(name)}, " for name in ("collate_fn",) if name in pairs)
-        fields = "\n".join(
-            f"    {name}: {'bool' if value == 'True' else 'int'} = {value}" for name, value in pairs.items()
-        )
-        text.add("top", f"@dataclass\nclass LoaderConfig:\n{fields}\n    drop_last: bool = False")
-        text.add("setup", "config = LoaderConfig()")
-        text.add("loader", f"loader = DataLoader({data}, {more}**asdict(config))")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        cores = max(2, script.about.cores)
-        found: dict[str, dict[str, Production]] = {}
-        if self.workers < cores:
-            found["workers"] = {"loader": replace(self, workers=cores, persistent=True)}
-        if self.workers > cores:
-            found["fewer-workers"] = {"loader": replace(self, workers=cores)}
-        if self.workers and not self.persistent:
-            found["persistent"] = {"loader": replace(self, persistent=True)}
-        return found
-
-
-@dataclass(frozen=True)
-class SpawnedWorkers(Loader):
-    """Workers are spawned anew in each epoch, and import all again. Repaired: they are kept."""
-
-    of: ClassVar[str] = KEPT
-    weight: ClassVar[float] = 0.5
 
     @classmethod
     def fits(cls, script: Script) -> bool:
-        # A tensor in shared memory for each sample is more than a process may have open.
-        return storage(script).form != "tensors"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(script.about.batch, script.about.cores, False)
+        return storage(script).form != "stream"
 
     def arguments(self, text: Text, script: Script) -> list[str]:
-        return [*super().arguments(text, script), 'multiprocessing_context="spawn"']
+        text.need("from torch.utils.data import DataLoader, Sampler")
+        counted = (
+            "counts = {label: self.labels.count(label) for label in set(self.labels)}\n"
+            "                    return torch.tensor([1 / counts[label] for label in self.labels])"
+            if self.once
+            else "return torch.tensor([1 / self.labels.count(label) for label in self.labels])"
+        )
+        text.add(
+            "top",
+            f"""
+            class Balanced(Sampler):
+                def __init__(self, labels):
+                    self.labels, self.generator = labels, torch.Generator().manual_seed(0)
+                    {"self.known = self.weights()" if self.once else "self.known = None"}
+
+                def __len__(self):
+                    return len(self.labels)
+
+                def weights(self):
+                    {counted}
+
+                def __iter__(self):
+                    weights = self.weights() if self.known is None else self.known
+                    drawn = torch.multinomial(weights, len(self), True, generator=self.generator)
+                    return iter(drawn.tolist())
+            """,
+        )
+        text.add("setup", f"labels = [index % 10 for index in range({script.about.count})]")
+        told = [setting for setting in super().arguments(text, script) if setting != "shuffle=True"]
+        return [*told, "sampler=Balanced(labels)"]
+
+    def cost_of_step(self, script: Script) -> float:
+        return 0.0 if self.once else self.batch * script.about.count * 1.2e-5
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"persistent": {"loader": replace(self, persistent=True)}}
+        return {} if self.once else {"sampler-once": {"loader": replace(self, once=True)}}
 
 
 @dataclass(frozen=True)
-class ThreadAhead(Loader):
-    """A thread of the script's own makes batches ahead, without workers or, repaired, with them."""
+class SortedByLength(Loader):
+    """A sampler of batches asks all texts for their lengths in each epoch. Repaired: once."""
+
+    once: bool = False
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return script.about.kind == "text"
+
+    def arguments(self, text: Text, script: Script) -> list[str]:
+        text.need("import random")
+        asked = "self.lengths = self.ask()" if self.once else "self.lengths = None"
+        text.add(
+            "top",
+            f"""
+            class ByLength:
+                def __init__(self, dataset, size):
+                    self.dataset, self.size, self.random = dataset, size, random.Random(0)
+                    {asked}
+
+                def __len__(self):
+                    return -(-len(self.dataset) // self.size)
+
+                def ask(self):
+                    return [len(self.dataset.text(index).split()) for index in range(len(self.dataset))]
+
+                def __iter__(self):
+                    lengths = self.lengths or self.ask()
+                    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+                    batches = [order[i : i + self.size] for i in range(0, len(order), self.size)]
+                    self.random.shuffle(batches)
+                    return iter(batches)
+            """,
+        )
+        dropped = ("batch_size=", "shuffle=")
+        data, *told = (s for s in super().arguments(text, script) if not s.startswith(dropped))
+        text.add("setup", f"dataset = {data}")
+        return ["dataset", f"batch_sampler=ByLength(dataset, {self.batch})", *told]
+
+    def cost_of_step(self, script: Script) -> float:
+        kind = storage(script)
+        return 0.0 if self.once else self.batch * (kind.cost(script) + getattr(kind, "words", 60) * 5e-5)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {} if self.once else {"sampler-once": {"loader": replace(self, once=True)}}
+
+
+@dataclass(frozen=True)
+class EndlessBatches(Loader):
+    """Batches go on from epoch to epoch, with few workers that may start anew. Repaired: one a core, kept."""
 
     of: ClassVar[str] = KEPT
 
     @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form != "stream"
+
+    @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(script.about.batch, rng.choice([0, 0, script.about.cores]))
+        workers = rng.choice([0, 1, script.about.cores, script.about.cores])
+        return cls(script.about.batch, workers, workers > 0 and rng.random() < 0.5)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import queue", "import threading")
         text.add(
             "top",
             """
-            class Ahead(threading.Thread):
-                def __init__(self, batches, depth):
-                    super().__init__(daemon=True)
-                    self.batches, self.queue = batches, queue.Queue(depth)
-                    self.start()
-
-                def run(self):
-                    for batch in self.batches:
-                        self.queue.put(batch)
-                    self.queue.put(None)
+            class Endless:
+                def __init__(self, loader, steps):
+                    self.loader, self.steps, self.batches = loader, steps, iter(())
 
                 def __iter__(self):
-                    while (batch := self.queue.get()) is not None:
+                    for _ in range(self.steps):
+                        try:
+                            batch = next(self.batches)
+                        except StopIteration:
+                            self.batches = iter(self.loader)
+                            batch = next(self.batches)
                         yield batch
-
-
-            class InBackground:
-                def __init__(self, loader, depth=6):
-                    self.loader, self.depth = loader, depth
-
-                def __iter__(self):
-                    return iter(Ahead(iter(self.loader), self.depth))
             """,
         )
         text.add("loader", f"loader = DataLoader({', '.join(self.arguments(text, script))})")
         # After it was given to `wellfed.feed`, which takes loaders of torch's alone.
-        text.add("feed", "loader = InBackground(loader)")
+        text.add("feed", f"loader = Endless(loader, {-(-script.about.count // self.batch)})")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {} if self.workers else {"workers": {"loader": replace(self, workers=script.about.cores)}}
+        return settings_repaired(self, script)
 
 
 @dataclass(frozen=True)
-class RemoteDevice(Step):
-    """A stand-in of a device that another process plays, which is told of steps through a pipe."""
+class Prudent(Loader):
+    """Workers with a time limit that load further ahead: nothing to repair."""
+
+    ahead: int = 4
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(script.about.batch, script.about.cores, ahead=rng.choice([2, 4, 8]))
+
+    def arguments(self, text: Text, script: Script) -> list[str]:
+        more = [f"prefetch_factor={self.ahead}", "timeout=120", "pin_memory=torch.cuda.is_available()"]
+        return [*super().arguments(text, script), *more]
+
+
+@dataclass(frozen=True)
+class QueuedDevice(Step):
+    """A stand-in of a device that a thread plays, with a queue of steps and an event for each."""
 
     ms: float = 5.0
     width: int = 64
@@ -192,131 +283,173 @@ class RemoteDevice(Step):
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(milliseconds(rng, script), rng.choice([48, 200, 512]), rng.choice([1, 2, 3]))
+        return cls(milliseconds(rng, script), rng.choice([24, 160, 640]), rng.choice([1, 2, 5]))
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import multiprocessing", "from torch import nn")
-        text.add("constants", f"STEP_SECONDS = {self.ms / 1000:.5f}")
+        text.need("import queue", "import threading", "from torch import nn")
+        text.add("constants", f"STEP_TIME = {self.ms / 1000:.5f}")
         text.add(
             "top",
             '''
-            def serve(pipe):
-                """What a device does: one step after the other."""
-                while True:
-                    time.sleep(pipe.recv())
-                    pipe.send("done")
+            class Ticket:
+                """A step that the device was given."""
 
-
-            class Pending:
-                def __init__(self, remote, value):
-                    self.remote, self.value = remote, value
+                def __init__(self, seconds, value):
+                    self.seconds, self.value, self.done = seconds, value, threading.Event()
 
                 def item(self):
-                    self.remote.finish()
+                    self.done.wait()
                     return self.value
 
 
-            class Remote:
+            class Card(threading.Thread):
                 def __init__(self, depth):
-                    self.depth, self.running = depth, 0
-                    self.pipe, theirs = multiprocessing.Pipe()
-                    multiprocessing.Process(target=serve, args=(theirs,), daemon=True).start()
+                    super().__init__(daemon=True)
+                    self.tickets = queue.Queue(depth)
+                    self.start()
 
-                def finish(self, left=0):
-                    while self.running > left:
-                        self.pipe.recv()
-                        self.running -= 1
+                def run(self):
+                    while True:
+                        ticket = self.tickets.get()
+                        time.sleep(ticket.seconds)
+                        ticket.done.set()
 
-                def step(self, batch, seconds):
-                    self.finish(self.depth - 1)
-                    self.pipe.send(seconds)
-                    self.running += 1
-                    return Pending(self, float(batch.float().mean()))
+                def submit(self, batch, seconds):
+                    ticket = Ticket(seconds, float(batch.float().mean()))
+                    self.tickets.put(ticket)
+                    return ticket
             ''',
         )
         text.add(
             "model",
-            f"remote = Remote({self.depth})\n"
-            f"model = nn.Sequential(nn.Linear({self.width}, {self.width}), nn.Linear({self.width}, 10))",
+            f"card = Card({self.depth})\n"
+            f"layers = nn.Linear({self.width}, {self.width}), nn.ReLU(), nn.Linear({self.width}, 10)\n"
+            "model = nn.Sequential(*layers)",
         )
-        text.add("step", "loss = remote.step(x, STEP_SECONDS)\ntotal += loss.value * len(x)")
+        text.add("step", "loss = card.submit(x, STEP_TIME)\ntotal += loss.value * len(x)")
 
     def evaluating(self, script: Script) -> str:
-        return "remote.step(x, STEP_SECONDS / 3).item()"
+        return "card.submit(x, STEP_TIME / 3).item()"
 
     def cost_of_step(self, script: Script) -> float:
         return self.ms
 
 
 @dataclass(frozen=True)
-class SequenceNet(Net):
-    """Some rows of an image, or parts of a row, one after the other through a recurrent layer."""
+class PolledDevice(Step):
+    """A stand-in of a device that the host asks again and again whether it is done."""
 
-    width: int = 32
+    ms: float = 5.0
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+    weight: ClassVar[float] = 1.5
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(8 if script.about.small else rng.choice([16, 64, 128]))
-
-    def model(self, script: Script) -> str:
-        return f"model = SequenceNet({self.width})"
+        return cls(milliseconds(rng, script))
 
     def write(self, text: Text, script: Script) -> None:
-        image = script.about.kind == "image"
-        inputs = SIZE if image else getattr(storage(script), "features", 64) // 8
-        cut = "x.mean(1)[:, ::4]" if image else "x.unflatten(1, (8, -1))"
+        text.need("from torch import nn")
         text.add(
             "top",
-            f"""
-            class SequenceNet(nn.Module):
-                def __init__(self, width):
-                    super().__init__()
-                    self.layer = nn.GRU({inputs}, width, batch_first=True)
-                    self.out = nn.Linear(width, 10)
+            '''
+            class Chip:
+                """Takes so long for a step, and tells when it is asked whether it is ready."""
 
-                def forward(self, x):
-                    _, last = self.layer({cut})
-                    return self.out(last[0])
-            """,
+                def __init__(self, seconds):
+                    self.seconds, self.ready_at = seconds, 0.0
+
+                def start(self, share=1.0):
+                    self.ready_at = time.monotonic() + self.seconds * share
+
+                def ready(self):
+                    return time.monotonic() >= self.ready_at
+
+
+            def run_step(chip, batch, share=1.0):
+                chip.start(share)
+                value = batch.float().mean()
+                while not chip.ready():
+                    time.sleep(0.0004)
+                return value
+            ''',
         )
-        super().write(text, script)
+        text.add(
+            "model",
+            f"chip = Chip({self.ms / 1000:.5f})\n"
+            "model = nn.Sequential(nn.Linear(96, 96), nn.Tanh(), nn.Linear(96, 10))",
+        )
+        text.add("step", "loss = run_step(chip, x)\ntotal += loss.item() * len(x)")
+
+    def evaluating(self, script: Script) -> str:
+        return "run_step(chip, x, 0.3).item()"
 
     def cost_of_step(self, script: Script) -> float:
-        steps = SIZE // 4 if script.about.kind == "image" else 8
-        return 1.0 + steps * (0.06 + script.about.batch * self.width * 2e-5)
+        return self.ms
 
 
 @dataclass(frozen=True)
-class OneByOne(Net):
-    """Samples of a batch go through the model one by one. Repaired: all together."""
+class NormalizedLayers(Net):
+    """Wide layers with normalization."""
 
-    width: int = 48
-    together: bool = False
+    width: int = 128
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64]))
+        return cls(16 if script.about.small else rng.choice([48, 192, 768]))
 
     def model(self, script: Script) -> str:
         return (
-            f"hidden = [nn.Linear({self.width}, {self.width}), nn.SiLU()]\n"
-            f"model = nn.Sequential({self.head(script, self.width)}, nn.SiLU(), *hidden, nn.Linear({self.width}, 10))"
+            f"blocks = [nn.Sequential(nn.Linear({self.width}, {self.width}), nn.BatchNorm1d({self.width}), nn.SiLU())\n"
+            "          for _ in range(3)]\n"
+            f"model = nn.Sequential({self.head(script, self.width)}, *blocks, nn.Linear({self.width}, 10))"
         )
+
+    def cost_of_step(self, script: Script) -> float:
+        return 1.8 + (self.width / 256) ** 2 * script.about.batch / 12
+
+
+@dataclass(frozen=True)
+class PairedLoss(Net):
+    """A loss is added up pair by pair. Repaired: for all pairs at once."""
+
+    pairs: int = 8
+    at_once: bool = False
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(4 if script.about.small else rng.choice([4, 8, 14]))
+
+    def model(self, script: Script) -> str:
+        return f"model = nn.Sequential({self.head(script, 40)}, nn.ReLU(), nn.Linear(40, 10))"
 
     def write(self, text: Text, script: Script) -> None:
         super().write(text, script)
-        if self.together:
-            return
-        called = self.called(script).replace("x", "one[None]")
+        if self.at_once:
+            body = """
+                far = (points[:, None] - points[None]).pow(2).sum(-1)
+                costs = torch.where(labels[:, None] == labels[None], far, (1 - far).clamp(min=0))
+                first, second = torch.triu_indices(len(points), len(points), 1)
+                return costs[first, second].mean()
+            """
+        else:
+            body = """
+                total, pairs = 0.0, 0
+                for i in range(len(points)):
+                    for j in range(i + 1, len(points)):
+                        far = (points[i] - points[j]).pow(2).sum()
+                        total = total + (far if labels[i] == labels[j] else (1 - far).clamp(min=0))
+                        pairs += 1
+                return total / pairs
+            """
+        text.add("top", "def contrastive(points, labels):" + body.rstrip().replace("\n            ", "\n"))
         text.sections["step"].clear()
         text.add(
             "step",
             f"""
-            each = [criterion({called}, label[None]) for one, label in zip(x, y)]
-            loss = torch.stack(each).mean()
+            outputs = {self.called(script)}
+            loss = criterion(outputs, y) + 0.1 * contrastive(outputs[:{self.pairs}], y[:{self.pairs}])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -325,145 +458,233 @@ class OneByOne(Net):
         )
 
     def cost_of_step(self, script: Script) -> float:
-        return 0.8 if self.together else 0.8 + 0.25 * script.about.batch
+        return 1.6 if self.at_once else 1.2 + self.pairs**2 / 2 * 0.12
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {**super().repairs(script), "forward-at-once": {"step": replace(self, together=True)}}
+        return {**super().repairs(script), "loss-at-once": {"step": replace(self, at_once=True)}}
 
 
 @dataclass(frozen=True)
-class ClippedByHand(Net):
-    """Norms of gradients are taken one by one before they are clipped. Repaired: by one call."""
+class AdamByHand(Net):
+    """Weights are updated one by one by an optimizer of the script's own. Repaired: by torch's, all at once."""
 
-    layers: int = 12
+    layers: int = 8
     at_once: bool = False
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(3 if script.about.small else rng.choice([4, 16, 40]))
+        return cls(2 if script.about.small else rng.choice([2, 10, 30]))
 
     def model(self, script: Script) -> str:
         return (
-            f"blocks = [nn.Sequential(nn.LayerNorm(40), nn.Linear(40, 40), nn.GELU()) for _ in range({self.layers})]\n"
-            f"model = nn.Sequential({self.head(script, 40)}, *blocks, nn.Linear(40, 10))"
+            f"layers = [layer for _ in range({self.layers}) for layer in (nn.Linear(36, 36), nn.Tanh())]\n"
+            f"model = nn.Sequential({self.head(script, 36)}, *layers, nn.Linear(36, 10))"
         )
 
     def write(self, text: Text, script: Script) -> None:
         super().write(text, script)
-        lines = text.sections["step"]
-        place = next(i for i, (line, _) in enumerate(lines) if line == "optimizer.step()")
+        made = (
+            "torch.optim.Adam(model.parameters(), lr=1e-3, foreach=True)"
+            if self.at_once
+            else "Adam(model, 1e-3)"
+        )
+        lines = text.sections["model"]
+        place = next(i for i, (line, _) in enumerate(lines) if line.startswith("optimizer ="))
+        lines[place] = (f"optimizer = {made}", self.slot)
         if self.at_once:
-            clipping = ["nn.utils.clip_grad_norm_(model.parameters(), 1.0)"]
-        else:
-            text.add(
-                "top",
-                """
-                def clip_gradients(model, most):
-                    squares = 0.0
-                    for weights in model.parameters():
-                        if weights.grad is not None:
-                            squares += weights.grad.data.norm(2).item() ** 2
-                    for weights in model.parameters():
-                        if weights.grad is not None and squares > most**2:
-                            weights.grad.data = weights.grad.data * (most / squares**0.5)
-                """,
-            )
-            clipping = ["clip_gradients(model, 1.0)"]
-        lines[place:place] = [(line, self.slot) for line in clipping]
+            return
+        text.add(
+            "top",
+            """
+            class Adam:
+                def __init__(self, model, rate, betas=(0.9, 0.999), eps=1e-8):
+                    self.weights, self.rate, self.betas, self.eps = list(model.parameters()), rate, betas, eps
+                    self.means = [torch.zeros_like(weights) for weights in self.weights]
+                    self.squares = [torch.zeros_like(weights) for weights in self.weights]
+                    self.steps = 0
+
+                def zero_grad(self):
+                    for weights in self.weights:
+                        weights.grad = None
+
+                @torch.no_grad()
+                def step(self):
+                    self.steps += 1
+                    first, second = self.betas
+                    for i, weights in enumerate(self.weights):
+                        self.means[i] = first * self.means[i] + (1 - first) * weights.grad
+                        self.squares[i] = second * self.squares[i] + (1 - second) * weights.grad**2
+                        mean = self.means[i] / (1 - first**self.steps)
+                        square = self.squares[i] / (1 - second**self.steps)
+                        weights -= self.rate * mean / (torch.sqrt(square) + self.eps)
+            """,
+        )
 
     def cost_of_step(self, script: Script) -> float:
-        return 1.0 + self.layers * (0.16 if self.at_once else 0.2)
+        return 1.2 + self.layers * (0.13 if self.at_once else 0.22)
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {**super().repairs(script), "clip-at-once": {"step": replace(self, at_once=True)}}
+        return {**super().repairs(script), "update-at-once": {"step": replace(self, at_once=True)}}
 
 
 @dataclass(frozen=True)
-class ColdBucket(Limits):
-    """Each open waits long, and bytes come at a rate that all share. Repaired: a local copy, or more workers."""
+class Adversarial(Net):
+    """A classifier, with a generator of its features and a critic, that learn in turns."""
 
-    open_us: int = 4000
-    rate: int = 20_000_000
+    width: int = 64
     of: ClassVar[str] = KEPT
 
     @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(16 if script.about.small else rng.choice([32, 128, 400]))
+
+    def model(self, script: Script) -> str:
+        return (
+            f"model = nn.Sequential({self.head(script, self.width)}, nn.ReLU(), nn.Linear({self.width}, 10))"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        super().write(text, script)
+        text.need("from torch.nn import functional as N")
+        text.add(
+            "top",
+            """
+            def perceptron(*widths):
+                layers = [(nn.Linear(a, b), nn.LeakyReLU(0.2)) for a, b in zip(widths, widths[1:])]
+                return nn.Sequential(*[layer for pair in layers for layer in pair][:-1])
+
+
+            def improve(optimizer, loss):
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            """,
+        )
+        text.add(
+            "model",
+            f"""
+            generator, critic = perceptron(16, {self.width}, {self.width}), perceptron({self.width}, {self.width}, 1)
+            generator_optimizer = torch.optim.Adam(generator.parameters(), 2e-4, betas=(0.5, 0.999))
+            critic_optimizer = torch.optim.Adam(critic.parameters(), 2e-4, betas=(0.5, 0.999))
+            noise = torch.Generator().manual_seed(1)
+            """,
+        )
+        text.sections["step"].clear()
+        text.add(
+            "step",
+            f"""
+            features = {self.called(script).replace("model(", "model[:-1](")}
+            made = generator(torch.randn(len(features), 16, generator=noise))
+            apart = N.softplus(critic(made.detach())) + N.softplus(-critic(features.detach()))
+            improve(critic_optimizer, apart.mean())
+            improve(generator_optimizer, N.softplus(-critic(made)).mean())
+            loss = criterion(model[-1](features), y)
+            improve(optimizer, loss)
+            total += loss.detach() * len(x)
+            """,
+        )
+
+    def cost_of_step(self, script: Script) -> float:
+        return 3.5 + (self.width / 256) ** 2 * script.about.batch / 6
+
+
+def reads_files(script: Script) -> bool:
+    """Whether a file is read for each sample, also where the data set lists them itself."""
+    return storage(script).form == "files" or isinstance(storage(script), ClassTree | VolumeSlices)
+
+
+@dataclass(frozen=True)
+class NetworkHome(Limits):
+    """Opens and reads wait, and bytes come at a rate that all share. Repaired: a local copy, or more workers."""
+
+    open_us: int = 800
+    read_us: int = 300
+    rate: int = 20_000_000
+    of: ClassVar[str] = KEPT
+    weight: ClassVar[float] = 2.0
+
+    @classmethod
     def fits(cls, script: Script) -> bool:
-        return storage(script).form == "files"
+        return reads_files(script)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        rate = round(storage(script).bytes_each(script) * 300 * 10 ** rng.random())
-        return cls(rng.choice([1500, 4000, 9000]), rate)
+        rate = round(storage(script).bytes_each(script) * 250 * 12 ** rng.random())
+        return cls(rng.choice([150, 800, 3000]), rng.choice([50, 300, 1200]), rate)
 
     def around(self, script: Script) -> dict[str, Any]:
-        return {"slow": {"open_us": self.open_us, "rate": self.rate}}
+        return {"slow": {"open_us": self.open_us, "read_us": self.read_us, "rate": self.rate}}
 
     def cost(self, script: Script) -> float:
-        return (
-            self.open_us / 1000 + storage(script).bytes_each(script) / self.rate * 1000 * script.about.cores
-        )
+        shared = storage(script).bytes_each(script) / self.rate * 1000 * script.about.cores
+        return (self.open_us + 2 * self.read_us) / 1000 + shared
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"local-copy": {"limits": NoLimits()}, **more_workers(script)}
 
 
 @dataclass(frozen=True)
-class SharedNode(Limits):
-    """Another process keeps a core busy, and reads wait. Repaired: either is gone."""
+class NearlyLocal(Limits):
+    """Opens and reads wait a little. Repaired: a local copy, which gains little."""
 
-    read_us: int = 500
+    open_us: int = 60
+    read_us: int = 20
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return reads_files(script) or read_container(script)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([20, 60, 200]), rng.choice([10, 30, 80]))
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"slow": {"open_us": self.open_us, "read_us": self.read_us}}
+
+    def cost(self, script: Script) -> float:
+        return (self.open_us + 2 * self.read_us) / 1000
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"local-copy": {"limits": NoLimits()}, **more_workers(script)}
+
+
+@dataclass(frozen=True)
+class SharedCores(Limits):
+    """The script may use one core only, or other processes keep some busy. Repaired: they are gone."""
+
+    cores: int = 1
     neighbours: int = 1
     of: ClassVar[str] = KEPT
 
     @classmethod
-    def fits(cls, script: Script) -> bool:
-        return storage(script).form in ("files", "stream") or read_container(script)
-
-    @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([100, 600, 2000]))
+        return cls(*rng.choice([(1, 1), (1, script.about.cores), (0, 1), (0, script.about.cores + 1)]))
 
     def around(self, script: Script) -> dict[str, Any]:
-        slow = {"slow": {"read_us": self.read_us}} if self.read_us else {}
-        return {**slow, "neighbours": self.neighbours}
-
-    def cost(self, script: Script) -> float:
-        reads = 2 if storage(script).form != "stream" else storage(script).bytes_each(script) / 8192
-        return reads * self.read_us / 1000
+        few = {"cores": self.cores} if self.cores else {}
+        return {**few, "neighbours": self.neighbours}
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {
-            "no-neighbour": {"limits": replace(self, neighbours=0)},
-            "local-copy": {"limits": replace(self, read_us=0)},
-        }
+        return {"no-neighbour": {"limits": replace(self, neighbours=0)}}
 
 
 @dataclass(frozen=True)
-class SlowMount(Limits):
-    """A container's bytes come at a rate that all readers share. Repaired: a local copy."""
+class BoundToAll(Limits):
+    """The script is bound to all cores that there are, as schedulers of clusters do: nothing to repair."""
 
-    rate: int = 20_000_000
     of: ClassVar[str] = KEPT
-
-    @classmethod
-    def fits(cls, script: Script) -> bool:
-        return read_container(script)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(round((storage(script).bytes_each(script) + 4096) * 100 * 20 ** rng.random()))
+    weight: ClassVar[float] = 1.5
 
     def around(self, script: Script) -> dict[str, Any]:
-        return {"slow": {"rate": self.rate}}
-
-    def cost(self, script: Script) -> float:
-        return (storage(script).bytes_each(script) + 4096) / self.rate * 1000 * script.about.cores
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"local-copy": {"limits": NoLimits()}}
+        return {"cores": script.about.cores}
 
 
-LOADERS: list[type[Production]] = [BalancedBatches, ConfigObject, SpawnedWorkers, ThreadAhead]
-STEPS: list[type[Production]] = [RemoteDevice, SequenceNet, OneByOne, ClippedByHand]
-LIMITS: list[type[Production]] = [ColdBucket, SharedNode, SlowMount]
+LOADERS: list[type[Production]] = [
+    CommandLine, DrawnOneByOne, CountedAgain, SortedByLength, EndlessBatches, Prudent,
+]  # fmt: skip
+STEPS: list[type[Production]] = [
+    QueuedDevice, PolledDevice, NormalizedLayers, PairedLoss, AdamByHand, Adversarial,
+]  # fmt: skip
+LIMITS: list[type[Production]] = [NetworkHome, NearlyLocal, SharedCores, BoundToAll]

@@ -17,82 +17,118 @@ from pipelines_models import DenseNet, WeightsEachBatch
 
 
 @dataclass(frozen=True)
-class PythonBatches(Pipeline):
-    """A class of Keras' makes batches of images in Python. Repaired: by threads, or stored smaller."""
+class WindowedSeries(Pipeline):
+    """Windows of a series by `window` and `flat_map`. Repaired: by NumPy, before."""
 
-    size: int = 256
+    features: int = 32
+    arrays: bool = False
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.4, 96 if script.about.small else rng.choice([96, 192, 320]))
+        return cls(True, rng.choice([16, 48, 160]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
 
     def name(self, script: Script) -> str:
-        return f"jpg-{self.size}px-{script.about.count}"
+        return f"series-{script.about.count}-{self.features}.npy"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("from PIL import Image")
-        batch = script.about.batch
-        text.add(
-            "top",
-            f"""
-            class Batches(keras.utils.PyDataset):
-                def __init__(self, files, **more):
-                    super().__init__(**more)
-                    self.files = files
-
-                def __len__(self):
-                    return len(self.files) // {batch}
-
-                def image(self, path):
-                    with Image.open(path) as opened:
-                        return np.asarray(opened.convert("RGB").resize(({SIZE}, {SIZE})), np.float32)
-
-                def __getitem__(self, index):
-                    part = self.files[index * {batch} : (index + 1) * {batch}]
-                    return np.stack([self.image(path) for path in part]), np.zeros(len(part), np.int32)
-            """,
-        )
-        more = f", workers={script.about.cores}, max_queue_size=16" if self.parallel else ""
-        text.add(
-            "pipeline",
-            f"""
-            files = sorted((DATA / "{self.name(script)}").glob("*.jpg"))
-            dataset = Batches(files{more})
-            """,
-        )
+        text.add("pipeline", f'series = np.load(DATA / "{self.name(script)}")')
+        if self.arrays:
+            text.add(
+                "pipeline",
+                f"""
+                x = np.lib.stride_tricks.sliding_window_view(series, {self.features}).copy()
+                dataset = tf.data.Dataset.from_tensor_slices((x, (x[:, -1] > 0).astype(np.int32)))
+                """,
+            )
+        else:
+            text.add(
+                "top",
+                "def labelled(window):\n    return window, tf.cast(window[-1] > 0, tf.int32)",
+            )
+            text.add(
+                "pipeline",
+                f"""
+                dataset = tf.data.Dataset.from_tensor_slices(series)
+                dataset = dataset.window({self.features}, shift=1, drop_remainder=True)
+                dataset = dataset.flat_map(lambda window: window.batch({self.features}, drop_remainder=True))
+                dataset = dataset.map(labelled)
+                """,
+            )
+        text.add("pipeline", f"dataset = dataset.batch({script.about.batch}).prefetch(tf.data.AUTOTUNE)")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        found: dict[str, dict[str, Production]] = {}
-        if not self.parallel:
-            found["sequence-workers"] = {"storage": replace(self, parallel=True)}
-        if self.size > SIZE:
-            found["smaller-images"] = {"storage": replace(self, size=SIZE)}
-        return found
+        return {"to-arrays": {"storage": replace(self, arrays=True)}}
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.image_folder(script.about.count, self.size, "jpg")}
+        return {self.name(script): kept_material.series(script.about.count + self.features - 1)}
 
     def cost(self, script: Script) -> float:
-        return 0.25 + self.size**2 * 1.4e-5
-
-    @property
-    def random(self) -> bool:
-        return True
+        return 0.15 + self.features * 2e-3
 
 
 @dataclass(frozen=True)
-class MappedRowByRow(Pipeline):
-    """Rows in memory go through a function one by one. Repaired: a batch at once, or side by side."""
+class DecodedLines(Pipeline):
+    """Lines of CSV are decoded one by one. Repaired: a batch at once, or side by side."""
 
     features: int = 32
-    rounds: int = 2
     batched: bool = False
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.5, rng.choice([16, 128]), rng.choice([2, 6]))
+        return cls(rng.random() < 0.5, rng.choice([8, 32, 128]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.csv"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add("constants", f"DEFAULTS = [0] + [0.0] * {self.features}")
+        text.add(
+            "top",
+            """
+            def decode(lines):
+                label, *values = tf.io.decode_csv(lines, DEFAULTS)
+                return tf.stack(values, axis=-1), label
+            """,
+        )
+        mapped, batched = f".map(decode{self.calls()})", f".batch({script.about.batch})"
+        steps = batched + mapped if self.batched else mapped + batched
+        text.add(
+            "pipeline",
+            f"""
+            lines = tf.data.TextLineDataset(str(DATA / "{self.name(script)}"))
+            dataset = lines{steps}{self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**self.side_by_side(), "batch-at-once": {"storage": replace(self, batched=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_csv(script.about.count, self.features, False)}
+
+    def cost(self, script: Script) -> float:
+        return 0.04 + self.features * 1.5e-3
+
+
+@dataclass(frozen=True)
+class FunctionEachRow(Pipeline):
+    """A function of Python's is called for each row. Repaired: for a batch at once, or side by side."""
+
+    features: int = 64
+    batched: bool = False
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, rng.choice([16, 64, 512]))
 
     def shape(self) -> tuple[int, ...]:
         return (self.features,)
@@ -101,16 +137,22 @@ class MappedRowByRow(Pipeline):
         return f"rows-{script.about.count}-{self.features}.npy"
 
     def write(self, text: Text, script: Script) -> None:
+        shape = f"(None, {self.features})" if self.batched else f"({self.features},)"
         text.add(
             "top",
             f"""
-            def squash(x, y):
-                for _ in range({self.rounds}):
-                    x = tf.math.tanh(tf.clip_by_value((x - 0.1) / 2.3, -3.0, 3.0)) * 2.0
-                return tf.where(tf.math.is_finite(x), x, 0.0), y
+            def whiten(rows):
+                rows = rows.numpy()
+                rows = rows - rows.mean(-1, keepdims=True)
+                return (rows / (rows.std(-1, keepdims=True) + 1e-6)).astype(np.float32)
+
+
+            def prepare(x, y):
+                x = tf.py_function(whiten, [x], tf.float32)
+                return tf.ensure_shape(x, {shape}), y
             """,
         )
-        mapped, batched = f".map(squash{self.calls()})", f".batch({script.about.batch})"
+        mapped, batched = f".map(prepare{self.calls()})", f".batch({script.about.batch})"
         steps = batched + mapped if self.batched else mapped + batched
         text.add(
             "pipeline",
@@ -128,222 +170,140 @@ class MappedRowByRow(Pipeline):
         return {self.name(script): material.vector_array(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.03 + self.rounds * 0.01
+        return 0.25
 
 
 @dataclass(frozen=True)
-class MaskedPngs(Pipeline):
-    """PNGs with a mask each are decoded and resized. Repaired: side by side, or stored smaller."""
+class CachedPngs(Pipeline):
+    """PNGs of the size in use are decoded side by side and kept in memory: nothing to repair."""
 
-    size: int = 128
     of: ClassVar[str] = KEPT
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.5, 80 if script.about.small else rng.choice([SIZE, 128, 224]))
-
-    def folders(self, script: Script) -> tuple[str, str]:
-        """Names of the folders of images and of masks."""
-        return f"png-{self.size}px-{script.about.count}", f"mask-{self.size}px-{script.about.count}"
-
-    def write(self, text: Text, script: Script) -> None:
-        images, masks = self.folders(script)
-        text.add(
-            "top",
-            f"""
-            def listed(name):
-                return tf.data.Dataset.from_tensor_slices(sorted(map(str, (DATA / name).glob("*.png"))))
-
-
-            def load(image_path, mask_path):
-                image = tf.io.decode_png(tf.io.read_file(image_path), channels=3)
-                mask = tf.io.decode_png(tf.io.read_file(mask_path), channels=1)
-                image = tf.image.resize(image, ({SIZE}, {SIZE}))
-                mask = tf.image.resize(mask, ({SIZE}, {SIZE}), method="nearest")
-                return image * tf.cast(mask > 127, tf.float32), tf.constant(0)
-            """,
-        )
-        text.add(
-            "pipeline",
-            f"""
-            pairs = tf.data.Dataset.zip((listed("{images}"), listed("{masks}")))
-            dataset = pairs.map(load{self.calls()}).batch({script.about.batch}){self.ahead()}
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        found = self.side_by_side()
-        if self.size > SIZE:
-            found["smaller-images"] = {"storage": replace(self, size=SIZE)}
-        return found
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        images, masks = self.folders(script)
-        count = script.about.count
-        return {
-            images: material.image_folder(count, self.size, "png"),
-            masks: kept_material.mask_folder(count, self.size),
-        }
-
-    def cost(self, script: Script) -> float:
-        return 0.3 + self.size**2 * 3e-5
-
-
-@dataclass(frozen=True)
-class ShuffledArrays(Pipeline):
-    """Arrays in memory, shuffled and batched: nothing to repair."""
-
-    features: int = 32
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(True, rng.choice([32, 256]))
-
-    def shape(self) -> tuple[int, ...]:
-        return (self.features,)
+        return cls(True)
 
     def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.npy"
+        return f"png-{SIZE}px-{script.about.count}"
 
     def write(self, text: Text, script: Script) -> None:
-        text.add(
-            "pipeline",
-            f"""
-            x = np.load(DATA / "{self.name(script)}")
-            dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(len(x)) % 10))
-            dataset = dataset.shuffle(256, seed=1).batch({script.about.batch}){self.ahead()}
-            """,
-        )
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_array(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.01
-
-
-def sequence(shape: tuple[int, ...]) -> str:
-    """Layers that make a sequence of a sample."""
-    if len(shape) == 3:
-        return "keras.layers.AveragePooling2D(4), keras.layers.Reshape((16, 48))"
-    return f"keras.layers.Reshape((8, {shape[0] // 8}))"
-
-
-@dataclass(frozen=True)
-class RecurrentLayers(DenseNet):
-    """A recurrent layer over rows of images, or parts of rows."""
-
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(8 if script.about.small else rng.choice([16, 64, 128]))
-
-    def write(self, text: Text, script: Script) -> None:
-        shape = script["storage"].shape()  # type: ignore[attr-defined]
-        text.add(
-            "model",
-            f"""
-            model = keras.Sequential([
-                keras.Input({shape}),
-                {sequence(shape)},
-                keras.layers.GRU({self.width}),
-                keras.layers.Dense(10),
-            ])
-            """,
-        )
-
-
-@dataclass(frozen=True)
-class OwnTrainStep(DenseNet):
-    """A model whose training step is written out, as guides to Keras show it."""
-
-    of: ClassVar[str] = KEPT
-
-    def write(self, text: Text, script: Script) -> None:
-        shape = script["storage"].shape()  # type: ignore[attr-defined]
         text.add(
             "top",
             """
-            class TapedModel(keras.Model):
-                def train_step(self, data):
-                    x, y = data
-                    with tf.GradientTape() as tape:
-                        guesses = self(x, training=True)
-                        loss = self.compute_loss(x=x, y=y, y_pred=guesses)
-                    gradients = tape.gradient(loss, self.trainable_variables)
-                    self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
-                    for metric in self.metrics:
-                        if metric.name == "loss":
-                            metric.update_state(loss)
-                    return {metric.name: metric.result() for metric in self.metrics}
+            def load(path):
+                image = tf.io.decode_png(tf.io.read_file(path), channels=3)
+                return tf.cast(image, tf.float32), tf.constant(0)
             """,
         )
-        text.add("model", f"inputs = keras.Input({shape})")
-        if len(shape) == 3:
-            text.add("model", "x = keras.layers.Flatten()(keras.layers.MaxPooling2D(8)(inputs))")
-        else:
-            text.add("model", "x = inputs")
+        text.add(
+            "pipeline",
+            f"""
+            paths = tf.data.Dataset.list_files(str(DATA / "{self.name(script)}" / "*.png"), shuffle=False)
+            dataset = paths.map(load{self.calls()}).cache().batch({script.about.batch}){self.ahead()}
+            dataset = dataset.map(lambda x, y: (tf.ensure_shape(x, (None, {SIZE}, {SIZE}, 3)), y))
+            """,
+        )
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_folder(script.about.count, SIZE, "png")}
+
+    def cost(self, script: Script) -> float:
+        return 0.03
+
+
+@dataclass(frozen=True)
+class AttendingPatches(DenseNet):
+    """Patches of images, or parts of rows, attend to each other."""
+
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(8 if script.about.small else rng.choice([16, 48, 96]))
+
+    def write(self, text: Text, script: Script) -> None:
+        shape = script["storage"].shape()  # type: ignore[attr-defined]
+        cut = (
+            f"keras.layers.Conv2D({self.width}, 8, strides=8)(inputs / 255)"
+            if len(shape) == 3
+            else f"keras.layers.Dense({self.width})(keras.layers.Reshape((8, {shape[0] // 8}))(inputs))"
+        )
         text.add(
             "model",
             f"""
-            x = keras.layers.Dense({self.width}, activation="gelu")(keras.layers.LayerNormalization()(x))
-            model = TapedModel(inputs, keras.layers.Dense(10)(x))
+            inputs = keras.Input({shape})
+            x = keras.layers.Reshape((-1, {self.width}))({cut})
+            x = keras.layers.LayerNormalization()(x + keras.layers.MultiHeadAttention(2, {self.width // 2})(x, x))
+            x = keras.layers.GlobalAveragePooling1D()(x)
+            model = keras.Model(inputs, keras.layers.Dense(10)(x))
             """,
         )
 
 
 @dataclass(frozen=True)
-class MomentsAsJson(WeightsEachBatch):
-    """A callback that writes mean and spread of all weights as JSON after each batch. Repaired: after each 50th."""
+class JoinedBranches(DenseNet):
+    """Several branches of layers that are joined."""
+
+    branches: int = 3
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(8, 2) if script.about.small else cls(rng.choice([16, 128, 512]), rng.choice([2, 6]))
+
+    def write(self, text: Text, script: Script) -> None:
+        images = len(script["storage"].shape()) == 3  # type: ignore[attr-defined]
+        pooled = "keras.layers.Flatten()(keras.layers.AveragePooling2D(8)(inputs / 255))"
+        text.add(
+            "model",
+            f"""
+            inputs = keras.Input({script["storage"].shape()})
+            x = {pooled if images else "inputs"}
+            branches = [keras.layers.Dense({self.width}, activation="relu")(x) for _ in range({self.branches})]
+            x = keras.layers.Concatenate()(branches)
+            model = keras.Model(inputs, keras.layers.Dense(10)(x))
+            """,  # type: ignore[attr-defined]
+        )
+
+
+@dataclass(frozen=True)
+class PredictsEachBatch(WeightsEachBatch):
+    """A callback that calls `predict` on some fixed samples after each batch. Repaired: after each 50th."""
 
     of: ClassVar[str] = KEPT
 
     def noting(self) -> str:
-        return (
-            "moments = {}\n"
-            "for weights in self.model.weights:\n"
-            "    values = weights.numpy()\n"
-            "    moments[weights.path] = float(values.mean()), float(values.std())\n"
-            'json.dump({"batch": batch, **moments}, self.log)'
-        )
+        return "logits = self.model.predict(SOME, verbose=0)\n" + self.writing("*logits.argmax(1)")
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import json")
+        shape = script["storage"].shape()  # type: ignore[attr-defined]
+        text.add("constants", f"SOME = np.full((6, {', '.join(map(str, shape))}), 0.5, np.float32)")
         super().write(text, script)
 
 
 @dataclass(frozen=True)
-class SavedEveryFew(Production):
-    """Weights are saved by Keras' callback every few batches. Repaired: after each epoch."""
+class UsualCallbacks(Production):
+    """A log of epochs and a rate that sinks if the loss does not: nothing to repair."""
 
     slot: ClassVar[str] = "logging"
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
-    every: int = 4
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([1, 4, 10]))
 
     def write(self, text: Text, script: Script) -> None:
-        often = self.every or '"epoch"'
-        text.told["callback"] = "saving"
+        text.told["callback"] = "*usual"
         text.add(
             "model",
-            f"""
-            saving = keras.callbacks.ModelCheckpoint(
-                str(HERE / "last.weights.h5"), save_weights_only=True, save_freq={often}
-            )
+            """
+            usual = [
+                keras.callbacks.CSVLogger(str(HERE / "epochs.csv")),
+                keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=100),
+                keras.callbacks.TerminateOnNaN(),
+            ]
             """,
         )
 
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"checkpoint-less": {"logging": replace(self, every=0)}}
-
 
 PIPELINES: list[type[Production]] = [
-    PythonBatches, MappedRowByRow, MaskedPngs, ShuffledArrays, RecurrentLayers, OwnTrainStep, MomentsAsJson,
-    SavedEveryFew,
+    WindowedSeries, DecodedLines, FunctionEachRow, CachedPngs, AttendingPatches, JoinedBranches, PredictsEachBatch,
+    UsualCallbacks,
 ]  # fmt: skip

@@ -10,64 +10,170 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import kept_material
-from accesses import Access, Kept, OwnPart, outside
+from accesses import Access, Kept, OwnPart
 from collates import Collate, Default, PadSequence
-from decodings import Decoding, jpegs, whole
+from decodings import Drafted, whole
 from grammar import KEPT, SIZE, Maker, Production, Script, Text
+from kept_storages import UserHistories
 from storages import storage
 
 
-def names(script: Script) -> str:
-    """What the storage's lines set of a sample, as it is handed on."""
-    kind = storage(script)
-    return "coded" if kind.encoded else "image" if script.about.kind == "image" else "x"
-
-
 @dataclass(frozen=True)
-class GlobEach(Access):
-    """The file of a sample is looked for by a pattern. Repaired: the folder is listed once."""
+class WalksTree(Access):
+    """The file of a sample is looked for by `os.walk`. Repaired: the folder is listed once."""
 
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("files",)
 
     def write(self, text: Text, script: Script) -> None:
+        kind = storage(script)
+        text.need("import os")
         text.add(
-            "get",
-            f"""
-            found = list((DATA / "{storage(script).name(script)}").glob(f"{{index:05}}.*"))
-            assert len(found) == 1, f"no file or several for {{index}}: {{found}}"
+            "top",
+            """
+            def find(root, name):
+                for folder, _, files in os.walk(root):
+                    if name in files:
+                        return Path(folder) / name
+                raise FileNotFoundError(name)
             """,
         )
-        self.read(text, script, "found[0]")
+        ending = kind.ending  # type: ignore[attr-defined]
+        text.add("get", f'path = find(DATA / "{kind.name(script)}", f"{{index:05}}.{ending}")')
+        self.read(text, script, "path")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"list-once": {"access": Kept(self.shuffle)}}
 
     def cost(self, script: Script) -> float:
-        return 0.02 + script.about.count * 6e-4
+        return 0.03 + script.about.count * 5e-4
 
 
 @dataclass(frozen=True)
-class ReaderEach(Access):
-    """A reader is made for each sample, which opens the container. Repaired: once for each worker."""
+class SettingsEach(Access):
+    """Settings are read from a JSON for each sample. Repaired: once."""
+
+    entries: int = 400
+    once: bool = False
+    of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.7, rng.choice([5, 80, 1000]))
+
+    def name(self, script: Script) -> str:
+        return f"settings-{self.entries}.json"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import json")
+        text.add(
+            "top",
+            f"""
+            def settings():
+                with open(DATA / "{self.name(script)}") as file:
+                    return json.load(file)
+            """,
+        )
+        if self.once:
+            text.add("init", "self.settings = settings()")
+        text.add("get", f'index += {"self.settings" if self.once else "settings()"}["first"]')
+        Kept(self.shuffle).write(text, script)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"settings-once": {"access": replace(self, once=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.settings(self.entries)}
+
+    def cost(self, script: Script) -> float:
+        return 0.0 if self.once else 0.03 + self.entries * 1.6e-3
+
+
+@dataclass(frozen=True)
+class SamplesRemembered(Access):
+    """What was read once is kept in a dict without bounds: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
+    weight: ClassVar[float] = 0.8
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and script.about.kind != "text" and not storage(script).encoded
+
+    def write(self, text: Text, script: Script) -> None:
+        kind = storage(script)
+        read = "image" if script.about.kind == "image" else "x"
+        text.add("init", "self.known = {}")
+        source = ""
+        if kind.form == "files":
+            text.add("init", f'self.files = sorted((DATA / "{kind.name(script)}").iterdir())')
+            source = "self.files[index]"
+        elif kind.form == "container":
+            text.add("init", "self.file = None")
+            text.add("get", f"if self.file is None:\n    self.file = {kind.opening(script)}")
+            source = "self.file"
+        text.add("get", "if index not in self.known:")
+        self.read(text, script, source, 1)
+        text.sections["get"].append((f"    self.known[index] = {read}, label", self.slot))
+        text.add("get", f"{read}, label = self.known[index]\n{read} = {read}.copy()")
+
+    def cost(self, script: Script) -> float:
+        return 0.005
+
+
+@dataclass(frozen=True)
+class SizesAsked(Access):
+    """Size and age of a file are asked for before it is read: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    forms: ClassVar[tuple[str, ...]] = ("files",)
+    weight: ClassVar[float] = 0.6
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import os")
+        text.add(
+            "init", f'self.paths = sorted(map(str, (DATA / "{storage(script).name(script)}").iterdir()))'
+        )
+        text.add(
+            "get",
+            """
+            path = Path(self.paths[index])
+            known = os.stat(path)
+            if known.st_size == 0 or known.st_mtime > time.time() + 60:
+                raise ValueError(f"{path} is empty, or of the future")
+            """,
+        )
+        self.read(text, script, "path")
+
+    def cost(self, script: Script) -> float:
+        return 0.01
+
+
+@dataclass(frozen=True)
+class RetriedOpen(Access):
+    """The container is opened for each sample, again if that fails. Repaired: once for each worker."""
 
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("container",)
+    weight: ClassVar[float] = 1.5
 
     def write(self, text: Text, script: Script) -> None:
         text.add(
             "top",
             f"""
-            class Reader:
-                def __init__(self):
-                    self.file = {storage(script).opening(script)}
-
-                def __getitem__(self, index):
+            def open_patiently(tries=4):
+                for number in range(tries):
+                    try:
+                        return {storage(script).opening(script)}
+                    except OSError:
+                        time.sleep(0.1 * 2**number)
+                raise OSError(f"not open after {{tries}} tries")
             """,
         )
-        outside(text, script, "self.file", 2)
-        text.sections["top"].append((f"        return {names(script)}, label", self.slot))
-        text.add("get", f"{names(script)}, label = Reader()[index]")
+        text.add("get", "source = open_patiently()")
+        self.read(text, script, "source")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"keep-open": {"access": Kept(self.shuffle)}}
@@ -77,318 +183,207 @@ class ReaderEach(Access):
 
 
 @dataclass(frozen=True)
-class CopiedRecords(Access):
-    """What is known of a sample is copied with all its annotations. Repaired: only the outermost dict is."""
+class NamesInList(Access):
+    """A split lists names, whose places are looked for in a list of all. Repaired: in a dict."""
 
-    number: int = 10
-    shallow: bool = False
+    places: bool = False
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
 
     @classmethod
     def fits(cls, script: Script) -> bool:
-        # Texts are taken by their place before there is a record.
-        return super().fits(script) and script.about.kind != "text"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.7, rng.choice([2, 12, 50]))
+        # Rows that are looked for in a frame have a fix of the same name.
+        framed = isinstance(storage(script), UserHistories)
+        return super().fits(script) and script.about.kind != "text" and not framed
 
     def name(self, script: Script) -> str:
-        return f"records-{script.about.count}-{self.number}.json"
+        return f"split-{script.about.count}.txt"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import json")
-        text.add(
-            "init", f'with open(DATA / "{self.name(script)}") as file:\n    self.records = json.load(file)'
-        )
-        if self.shallow:
-            text.add("get", "record = dict(self.records[index])")
-        else:
-            text.need("import copy")
-            text.add("get", "record = copy.deepcopy(self.records[index])")
-        text.add(
-            "get",
-            """
-            record["annotations"] = [thing for thing in record["annotations"] if thing["iscrowd"] == 0]
-            index = record["id"]
-            """,
-        )
+        text.add("init", f'self.split = (DATA / "{self.name(script)}").read_text().split()')
+        text.add("init", "self.names = sorted(self.split)")
+        if self.places:
+            text.add("init", "self.places = {name: place for place, name in enumerate(self.names)}")
+        name = "self.split[index]"
+        text.add("get", f"index = {f'self.places[{name}]' if self.places else f'self.names.index({name})'}")
         Kept(self.shuffle).write(text, script)
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"shallow-copy": {"access": replace(self, shallow=True)}}
+        return {"index-rows": {"access": replace(self, places=True)}}
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.annotated_records(script.about.count, self.number)}
+        return {self.name(script): kept_material.split_names(script.about.count)}
 
     def cost(self, script: Script) -> float:
-        return 0.01 + (0.0 if self.shallow else self.number * 0.021)
+        return 0.0 if self.places else script.about.count * 1.2e-5
 
 
 @dataclass(frozen=True)
-class FoldsJoined(Access):
-    """Folds of a data set, put together in another order: nothing to repair."""
+class FilteredStream(Access):
+    """Each worker parses a whole stream, and a filter keeps what is its own. Repaired: only that is parsed."""
 
-    of: ClassVar[str] = KEPT
-    forms: ClassVar[tuple[str, ...]] = ("files", "container", "memory")
-    weight: ClassVar[float] = 0.6
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.random() < 0.5)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need(
-            "import numpy as np", "from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset"
-        )
-        text.add(
-            "setup",
-            f"""
-            everything = Samples()
-            order = np.random.RandomState(3).permutation({script.about.count})
-            folds = [Subset(everything, fold.tolist()) for fold in np.array_split(order, 5)]
-            """,
-        )
-        text.told["dataset"] = "ConcatDataset(folds[1:] + folds[:1])"
-        Kept(False).write(text, script)
-
-
-@dataclass(frozen=True)
-class BufferedStream(Access):
-    """Each worker reads its own of a stream, through a buffer that shuffles: nothing to repair."""
-
-    size: int = 100
     of: ClassVar[str] = KEPT
     forms: ClassVar[tuple[str, ...]] = ("stream",)
 
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(False, rng.choice([32, 256]))
-
     def write(self, text: Text, script: Script) -> None:
-        text.need("import random", "from torch.utils.data import get_worker_info")
+        text.need("from torch.utils.data import get_worker_info")
         text.told["depth"] = "1"
         text.add(
-            "top",
-            """
-            def shuffled(samples, size):
-                chosen, kept = random.Random(0), []
-                for sample in samples:
-                    if len(kept) < size:
-                        kept.append(sample)
-                        continue
-                    place = chosen.randrange(size)
-                    yield kept[place]
-                    kept[place] = sample
-                chosen.shuffle(kept)
-                yield from kept
-            """,
-        )
-        text.add(
             "methods",
-            f"""
-            def own(self):
-                info = get_worker_info()
-                first, step = (info.id, info.num_workers) if info else (0, 1)
-                with {storage(script).opening(script)} as file:
-                    for index, line in enumerate(file):
-                        if index % step != first:
-                            continue
-            """,
+            f"def everything(self):\n    with {storage(script).opening(script)} as file:\n"
+            "        for number, line in enumerate(file):",
         )
         for line in storage(script).reading(script, "line").split("\n"):
             text.sections["methods"].append(("            " + line, "storage"))
-        text.sections["methods"].append((f"            yield index, {names(script)}, label", self.slot))
-        text.add("iterate", f"for index, {names(script)}, label in shuffled(self.own(), {self.size}):")
-
-    @property
-    def random(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class ShardedOutside(Access):
-    """A data set around the stream's leaves out what other workers give, after it was made. Repaired: before."""
-
-    of: ClassVar[str] = KEPT
-    forms: ClassVar[tuple[str, ...]] = ("stream",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import itertools", "from torch.utils.data import get_worker_info")
-        text.told["depth"] = "2"
-        text.told["dataset"] = "Sharded(Samples())"
-        text.add(
-            "top",
-            """
-            class Sharded(IterableDataset):
-                def __init__(self, whole):
-                    self.whole = whole
-
-                def __iter__(self):
-                    info = get_worker_info()
-                    if info is None:
-                        return iter(self.whole)
-                    return itertools.islice(self.whole, info.id, None, info.num_workers)
-            """,
-        )
+        text.sections["methods"].append(("            yield number, x, label", self.slot))
         text.add(
             "iterate",
-            f"with {storage(script).opening(script)} as file:\n    for index, line in enumerate(file):",
+            """
+            worker = get_worker_info()
+            mine = lambda sample: worker is None or sample[0] % worker.num_workers == worker.id
+            for _, x, label in filter(mine, self.everything()):
+            """,
         )
-        self.read(text, script, "line")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
         return {"own-part": {"access": OwnPart(False)}}
 
 
 @dataclass(frozen=True)
-class Drafted(Decoding):
-    """Images that are decoded whole or, repaired, smaller, if the decoder can."""
-
-    reduced: bool = False
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"reduced-decoding": {"decoding": replace(self, reduced=True)}} if jpegs(script) else {}
-
-
-@dataclass(frozen=True)
-class Letterbox(Drafted):
-    """OpenCV; sides keep their proportion, and what is left is filled. Repaired: it decodes at half the size."""
+class OpencvToPillow(Drafted):
+    """OpenCV decodes, Pillow resizes. Repaired: it decodes at half the size."""
 
     of: ClassVar[str] = KEPT
     needs: ClassVar[tuple[str, ...]] = ("cv2",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import cv2", "import numpy as np")
+        text.need("import cv2", "import numpy as np", "from PIL import Image")
         how = "IMREAD_REDUCED_COLOR_2" if self.reduced else "IMREAD_COLOR"
         text.add(
-            "top",
-            """
-            def letterbox(image, size, colour=(114, 114, 114)):
-                height, width = image.shape[:2]
-                scale = min(size / height, size / width)
-                new = round(width * scale), round(height * scale)
-                how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-                image = cv2.resize(image, new, interpolation=how)
-                left, top = (size - new[0]) // 2, (size - new[1]) // 2
-                right, bottom = size - new[0] - left, size - new[1] - top
-                return cv2.copyMakeBorder(image, top, bottom, left, right, cv2.BORDER_CONSTANT, value=colour)
+            "methods",
+            f"""
+            def opened(self, stored):
+                pixels = cv2.imdecode(np.frombuffer(stored, np.uint8), cv2.{how})
+                return Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB))
             """,
         )
         text.add(
             "get",
-            f"""
-            image = cv2.imdecode(np.frombuffer({whole(script)}, np.uint8), cv2.{how})
-            image = np.ascontiguousarray(letterbox(image, {SIZE})[..., ::-1])
-            """,
+            f"image = np.array(self.opened({whole(script)}).resize(({SIZE}, {SIZE}), Image.Resampling.BILINEAR))",
         )
 
 
 @dataclass(frozen=True)
-class AlbumentationsDecode(Drafted):
-    """Pillow, then made smaller and cut by albumentations. Repaired: `draft`."""
+class VerifiedDecode(Drafted):
+    """Pillow verifies a file, opens it again and resizes. Repaired: `draft`."""
 
     of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("albumentations",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import albumentations as A", "import numpy as np", "from PIL import Image")
-        text.add("init", f"self.fit = A.Compose([A.SmallestMaxSize({SIZE}), A.CenterCrop({SIZE}, {SIZE})])")
-        text.add("get", "opened = Image.open(coded)")
+        text.need("import numpy as np", "from PIL import Image")
+        again = "source.seek(0)\n    " if storage(script).held else ""
+        text.add(
+            "top",
+            "def verified(source):\n    with Image.open(source) as opened:\n        opened.verify()\n"
+            f"    {again}return Image.open(source)",
+        )
+        text.add("get", "picture = verified(coded)")
         if self.reduced:
-            text.add("get", f'opened.draft("RGB", ({SIZE}, {SIZE}))')
-        text.add("get", 'image = self.fit(image=np.array(opened.convert("RGB")))["image"]')
+            text.add("get", f'picture.draft("RGB", ({SIZE}, {SIZE}))')
+        text.add(
+            "get",
+            f'image = np.array(picture.convert("RGB").resize(({SIZE}, {SIZE}), Image.Resampling.LANCZOS))',
+        )
 
 
 @dataclass(frozen=True)
-class ThumbnailPaste(Decoding):
-    """Pillow's `thumbnail`, which lets the decoder make images smaller, on a canvas: nothing to repair."""
+class MeansOfBlocks(Drafted):
+    """Pillow, made smaller by means of blocks in NumPy. Repaired: `draft`."""
 
     of: ClassVar[str] = KEPT
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np", "from PIL import Image")
         text.add(
-            "methods",
-            f"""
-            def squared(self, source):
-                with Image.open(source) as opened:
-                    opened.thumbnail(({SIZE}, {SIZE}))
-                    canvas = Image.new("RGB", ({SIZE}, {SIZE}))
-                    canvas.paste(opened, tuple(({SIZE} - side) // 2 for side in opened.size))
-                return np.array(canvas)
-            """,
-        )
-        text.add("get", "image = self.squared(coded)")
-
-
-@dataclass(frozen=True)
-class FilledTensor(Collate):
-    """Tokens are set in a tensor one by one. Repaired: `pad_sequence`."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("text",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "Batcher()"
-        text.add(
             "top",
-            """
-            class Batcher:
-                def __init__(self, padding=0):
-                    self.padding = padding
-
-                def __call__(self, samples):
-                    sequences, labels = zip(*samples)
-                    ids = torch.full((len(sequences), max(map(len, sequences))), self.padding)
-                    for row, sequence in enumerate(sequences):
-                        for column, token in enumerate(sequence):
-                            ids[row, column] = token
-                    return ids, torch.tensor(labels)
+            f"""
+            def downscaled(pixels):
+                step = min(pixels.shape[:2]) // {SIZE}
+                blocks = pixels[: step * {SIZE}, : step * {SIZE}].astype(np.float32)
+                return blocks.reshape({SIZE}, step, {SIZE}, step, 3).mean((1, 3))
             """,
         )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"pad-sequence": {"collate": PadSequence()}}
+        draft = f'    opened.draft("RGB", ({SIZE}, {SIZE}))\n' if self.reduced else ""
+        text.add(
+            "get",
+            f"with Image.open(coded) as opened:\n{draft}"
+            '    image = downscaled(np.asarray(opened.convert("RGB"))).astype(np.uint8)',
+        )
 
     def cost(self, script: Script) -> float:
-        return getattr(storage(script), "words", 60) * 1.3 * 1.6e-3
+        return 0.05 + getattr(storage(script), "size", SIZE) ** 2 * 1.2e-5
 
 
 @dataclass(frozen=True)
-class LongestFirst(Collate):
-    """Sequences are sorted by their length and set row by row: nothing to repair."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("text",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "longest_first"
-        text.add(
-            "top",
-            """
-            def longest_first(samples):
-                samples = sorted(samples, key=lambda sample: len(sample[0]), reverse=True)
-                ids = torch.zeros(len(samples), len(samples[0][0]), dtype=torch.long)
-                for row, (tokens, _) in enumerate(samples):
-                    ids[row, : len(tokens)] = torch.tensor(tokens)
-                return ids, torch.tensor([label for _, label in samples])
-            """,
-        )
-
-
-@dataclass(frozen=True)
-class Unzipped(Collate):
-    """Samples of a batch are sent one by one, and put together in the loop. Repaired: by the worker."""
+class ListOfArrays(Collate):
+    """A tensor is made of a list of arrays. Repaired: stacked."""
 
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
 
     def write(self, text: Text, script: Script) -> None:
-        text.told["collate"] = "unzip"
-        text.add("top", "def unzip(samples):\n    return tuple(zip(*samples))")
-        text.add("loop", "x, y = torch.stack(x), torch.tensor(y)")
+        text.told["collate"] = "make_batch"
+        text.add(
+            "top",
+            """
+            def make_batch(samples):
+                arrays, labels = [], []
+                for sample, label in samples:
+                    arrays.append(sample.numpy())
+                    labels.append(label)
+                return torch.tensor(arrays), torch.tensor(labels)
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"stack-arrays": {"collate": Default()}}
+
+    def cost(self, script: Script) -> float:
+        values = SIZE * SIZE * 3 if script.about.kind == "image" else getattr(storage(script), "features", 64)
+        return values * 7e-5
+
+
+@dataclass(frozen=True)
+class DescribedSamples(Collate):
+    """A sample is a dict with names, sizes and numbers about it. Repaired: the tensor alone."""
+
+    more: int = 8
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([2, 10, 40]))
+
+    def write(self, text: Text, script: Script) -> None:
+        usual = (
+            "torch.from_numpy(image).permute(2, 0, 1)"
+            if script.about.kind == "image"
+            else "torch.from_numpy(x)"
+        )
+        text.add(
+            "work",
+            f"""
+            described = {{
+                "input": {text.told.get("sample", usual)},
+                "name": f"sample of class {{label}}",
+                "shape": ({SIZE}, {SIZE}),
+                "scores": {{f"score_{{k}}": label * k / 7 for k in range({self.more})}},
+            }}
+            """,
+        )
+        text.told["sample"] = "described"
+        text.add("loop", 'x = x["input"]')
         # Before what others do to a batch.
         loop = text.sections["loop"]
         loop.insert(0, loop.pop())
@@ -397,38 +392,67 @@ class Unzipped(Collate):
         return {"few-tensors": {"collate": Default()}}
 
     def cost(self, script: Script) -> float:
-        return 0.05
+        return 0.01 + self.more * 2e-3
 
 
 @dataclass(frozen=True)
-class DoubleArrays(Collate):
-    """Images become doubles, eight times as many bytes, before they are sent. Repaired: they stay as they are."""
+class MaskedLists(Collate):
+    """Lists are padded and masked value by value in Python. Repaired: `pad_sequence`."""
 
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    kinds: ClassVar[tuple[str, ...]] = ("text",)
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.told["collate"] = "to_batch"
+        text.told["collate"] = "with_mask"
         text.add(
             "top",
             """
-            def to_batch(samples):
-                images = np.array([image.numpy() for image, _ in samples], dtype=np.float64)
-                labels = np.array([label for _, label in samples])
-                return torch.from_numpy(images), torch.from_numpy(labels)
+            def with_mask(samples):
+                longest = max(len(tokens) for tokens, _ in samples)
+                mask = [[1 if place < len(tokens) else 0 for place in range(longest)] for tokens, _ in samples]
+                ids = [[*tokens, *[0 for _ in range(longest - len(tokens))]] for tokens, _ in samples]
+                return torch.tensor(ids) * torch.tensor(mask), torch.tensor([label for _, label in samples])
             """,
         )
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"stack-arrays": {"collate": Default()}}
+        return {"pad-sequence": {"collate": PadSequence()}}
 
     def cost(self, script: Script) -> float:
-        return 0.06
+        return getattr(storage(script), "words", 60) * 3e-4
+
+
+@dataclass(frozen=True)
+class MixedUp(Collate):
+    """Samples of a batch are mixed with their neighbours, by torch: nothing to repair."""
+
+    share: float = 0.2
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([0.1, 0.3]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torch.utils.data import default_collate")
+        text.told["collate"] = "mixed"
+        text.add(
+            "top",
+            f"""
+            def mixed(samples):
+                rows, labels = default_collate(samples)
+                rows = rows.float()
+                return torch.lerp(rows, rows.roll(1, 0), {self.share}), labels
+            """,
+        )
+
+    def cost(self, script: Script) -> float:
+        return 0.02
 
 
 ACCESSES: list[type[Production]] = [
-    GlobEach, ReaderEach, CopiedRecords, FoldsJoined, BufferedStream, ShardedOutside,
+    WalksTree, SettingsEach, SamplesRemembered, SizesAsked, RetriedOpen, NamesInList, FilteredStream,
 ]  # fmt: skip
-DECODINGS: list[type[Production]] = [Letterbox, AlbumentationsDecode, ThumbnailPaste]
-COLLATES: list[type[Production]] = [FilledTensor, LongestFirst, Unzipped, DoubleArrays]
+DECODINGS: list[type[Production]] = [OpencvToPillow, VerifiedDecode, MeansOfBlocks]
+COLLATES: list[type[Production]] = [ListOfArrays, DescribedSamples, MaskedLists, MixedUp]

@@ -14,18 +14,224 @@ import kept_material
 import material
 from accesses import read_from
 from grammar import KEPT, Maker, Production, Script, Text
-from storages import MappedRows, Storage
+from storages import Storage
 from storages_tables import CsvRows
 from storages_texts import TextLines
 
 
 @dataclass(frozen=True)
-class SeriesWindows(Storage):
-    """Windows of a series in a DataFrame, by time or by row. Repaired: of an array."""
+class DatedRows(Storage):
+    """Lines in memory with a date each, taken apart for each sample. Repaired: all once."""
 
-    length: int = 48
-    channels: int = 4
-    how: str = "time"
+    features: int = 64
+    once: bool = False
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    form: ClassVar[str] = "memory"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([8, 40, 160]))
+
+    def name(self, script: Script) -> str:
+        return f"dated-{script.about.count}-{self.features}.csv"
+
+    def reading(self, script: Script, source: str) -> str:
+        return "x, label = self.rows[index]" if self.once else "x, label = parsed(self.lines[index])"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np", "from datetime import datetime")
+        text.add(
+            "top",
+            """
+            def parsed(line):
+                date, label, *values = line.split(",")
+                moment = datetime.strptime(date, "%Y-%m-%d %H:%M:%S")
+                known = [moment.hour / 24, moment.weekday() / 7, *(float(value) for value in values)]
+                return np.array(known, np.float32), int(label)
+            """,
+        )
+        text.add("init", f'lines = (DATA / "{self.name(script)}").read_text().splitlines()[1:]')
+        text.add(
+            "init", f"self.{'rows = [parsed(line) for line in lines]' if self.once else 'lines = lines'}"
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"parse-once": {"storage": replace(self, once=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.dated_rows(script.about.count, self.features - 2)}
+
+    def cost(self, script: Script) -> float:
+        return 0.002 if self.once else 0.02 + self.features * 1.2e-4
+
+
+@dataclass(frozen=True)
+class Transitions(Storage):
+    """What an agent saw, as tuples of lists in a deque. Repaired: arrays."""
+
+    features: int = 32
+    arrays: bool = False
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    form: ClassVar[str] = "memory"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([8, 64, 400]))
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.npy"
+
+    def reading(self, script: Script, source: str) -> str:
+        if self.arrays:
+            return "x = np.concatenate([self.states[index], self.following[index]])\nlabel = int(self.actions[index])"
+        return (
+            "state, action, reward, following, done = self.memory[index]\n"
+            "x = np.concatenate([np.array(state, np.float32), np.array(following, np.float32)])\n"
+            "label = action"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        half = self.features // 2
+        text.need("import numpy as np")
+        text.add("init", f'seen = np.load(DATA / "{self.name(script)}")')
+        if self.arrays:
+            text.add("init", f"self.states, self.following = seen[:, :{half}], seen[:, {half}:]")
+            text.add("init", "self.actions = np.arange(len(seen)) % 10")
+            return
+        text.need("from collections import deque")
+        text.add(
+            "init",
+            f"""
+            self.memory = deque(maxlen=len(seen))
+            for moment, row in enumerate(seen.tolist()):
+                done = moment % 200 == 199
+                self.memory.append((row[:{half}], moment % 10, sum(row) / len(row), row[{half}:], done))
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, arrays=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.003 if self.arrays else 0.005 + self.features * 3e-5 + script.about.count * 1e-7
+
+
+@dataclass(frozen=True)
+class SensorEach(Storage):
+    """A CSV for each sample, read by pandas or NumPy. Repaired: all in one array."""
+
+    features: int = 128
+    by: str = "pandas"
+    packed: bool = False
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
+    ending: ClassVar[str] = "csv"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([32, 128, 512]), rng.choice(["pandas", "genfromtxt", "loadtxt"]))
+
+    @property
+    def form(self) -> str:  # type: ignore[override]
+        """Files, or all in memory."""
+        return "memory" if self.packed else "files"
+
+    def name(self, script: Script) -> str:
+        return f"sensors-{script.about.count}-{self.features}{'.npy' if self.packed else ''}"
+
+    def reading(self, script: Script, source: str) -> str:
+        taken = {
+            "pandas": f'pd.read_csv({source})["value"].to_numpy(np.float32)',
+            "genfromtxt": f'np.genfromtxt({source}, delimiter=",", skip_header=1)[:, 1].astype(np.float32)',
+            "loadtxt": f'np.loadtxt({source}, delimiter=",", skiprows=1, usecols=1).astype(np.float32)',
+        }[self.by]
+        return f"x = {'self.rows[index]' if self.packed else taken}\nlabel = index % 10"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        if self.packed:
+            text.add("init", f'self.rows = np.load(DATA / "{self.name(script)}")')
+        elif self.by == "pandas":
+            text.need("import pandas as pd")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pack": read_from(replace(self, packed=True), script)}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        made = kept_material.sensor_array if self.packed else kept_material.sensor_folder
+        return {self.name(script): made(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        if self.packed:
+            return 0.002
+        each = {"pandas": (0.35, 5e-4), "genfromtxt": (0.15, 4e-3), "loadtxt": (0.08, 7e-4)}[self.by]
+        return each[0] + each[1] * self.features
+
+    def bytes_each(self, script: Script) -> float:
+        return self.features * 12.0
+
+
+@dataclass(frozen=True)
+class CachedShards(Storage):
+    """Rows in npz of many, of which the last two are cached. Repaired: all are loaded once."""
+
+    features: int = 64
+    rows: int = 256
+    once: bool = False
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    form: ClassVar[str] = "memory"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([16, 64, 256]), 16 if script.about.small else rng.choice([64, 200, 1000]))
+
+    def name(self, script: Script) -> str:
+        return f"shards-{script.about.count}-{self.features}-{self.rows}"
+
+    def reading(self, script: Script, source: str) -> str:
+        shard = "self.shards[number]" if self.once else "shard(number)"
+        return f"number, row = divmod(index, {self.rows})\nx = {shard}[row].copy()\nlabel = index % 10"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        cache = "" if self.once else "@functools.lru_cache(maxsize=2)\n"
+        text.need(*([] if self.once else ["import functools"]))
+        text.add(
+            "top",
+            f"{cache}def shard(number):\n"
+            f'    with np.load(DATA / "{self.name(script)}" / f"shard_{{number:04}}.npz") as stored:\n'
+            '        return stored["x"]',
+        )
+        if self.once:
+            number = -(-script.about.count // self.rows)
+            text.add("init", f"self.shards = [shard(number) for number in range({number})]")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"load-once": {"storage": replace(self, once=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): kept_material.shard_folder(script.about.count, self.features, self.rows)}
+
+    def cost(self, script: Script) -> float:
+        load = 0.3 + self.rows * self.features * 4 * 6e-7
+        missed = max(0.0, 1 - 2 * self.rows / script.about.count)
+        in_order = not getattr(script.parts.get("access"), "shuffle", True)
+        return 0.002 if self.once else 0.005 + load * (1 / self.rows if in_order else missed)
+
+
+@dataclass(frozen=True)
+class UserHistories(Storage):
+    """Events of users in a DataFrame, of which those of one are looked for. Repaired: grouped once."""
+
+    features: int = 16
+    grouped: bool = False
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
     needs: ClassVar[tuple[str, ...]] = ("pandas",)
@@ -33,363 +239,158 @@ class SeriesWindows(Storage):
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([24, 96, 192]), rng.choice([1, 4, 8]), rng.choice(["time", "row"]))
-
-    @property
-    def features(self) -> int:
-        """Numbers of a sample."""
-        return self.length * self.channels
+        return cls(rng.choice([8, 16, 32]))
 
     def name(self, script: Script) -> str:
-        return f"series-{script.about.count + self.length}-{self.channels}.csv"
+        return f"histories-{script.about.count}-{self.features}.csv"
 
     def reading(self, script: Script, source: str) -> str:
-        taken = {
-            "time": (
-                'begin = self.frame["time"].iloc[index]\n'
-                f"ends = begin + pd.Timedelta(minutes={self.length})\n"
-                'window = self.frame[(self.frame["time"] >= begin) & (self.frame["time"] < ends)]\n'
-                "x = window[self.columns].to_numpy(np.float32).ravel()"
-            ),
-            "row": (
-                f"window = self.frame.iloc[index : index + {self.length}]\n"
-                'x = window.drop(columns=["time", "station"]).to_numpy(np.float32).ravel()'
-            ),
-            "array": f"x = self.values[index : index + {self.length}].flatten()",
-        }[self.how]
-        return f"{taken}\nlabel = index % 10"
+        user = 'f"u{index:05}"'
+        taken = f"self.users[{user}]" if self.grouped else f'self.events[self.events["user"] == {user}]'
+        return f'history = {taken}\nx = history.sort_values("time")["value"].to_numpy(np.float32)\nlabel = index % 10'
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np", "import pandas as pd")
-        text.add("init", f'frame = pd.read_csv(DATA / "{self.name(script)}", parse_dates=["time"])')
-        columns = f'[f"c{{i}}" for i in range({self.channels})]'
-        if self.how == "array":
-            text.add("init", f"self.values = frame[{columns}].to_numpy(np.float32)")
-        else:
-            text.add("init", f"self.frame, self.columns = frame, {columns}")
+        text.add("init", f'events = pd.read_csv(DATA / "{self.name(script)}")')
+        kept = 'users = dict(list(events.groupby("user")))' if self.grouped else "events = events"
+        text.add("init", f"self.{kept}")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, how="array")}}
+        return {} if self.grouped else {"index-rows": {"storage": replace(self, grouped=True)}}
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.series_csv(script.about.count + self.length, self.channels)}
+        return {self.name(script): kept_material.histories(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return {"time": 0.45 + script.about.count * 2e-6, "row": 0.25, "array": 0.005}[self.how]
+        return 0.2 if self.grouped else 0.4 + script.about.count * self.features * 3e-5
 
 
 @dataclass(frozen=True)
-class GraphsAsJson(Storage):
-    """A JSON of edges for each graph, of which a matrix is made. Repaired: all edges in arrays."""
+class HalfRows(Storage):
+    """Rows of float16 in memory: nothing to repair."""
 
-    nodes: int = 16
-    edges: int = 100
-    packed: bool = False
+    features: int = 64
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    ending: ClassVar[str] = "json"
+    form: ClassVar[str] = "memory"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([8, 16, 24]), rng.choice([10, 60, 300]))
-
-    @property
-    def form(self) -> str:  # type: ignore[override]
-        """Files, or all in memory."""
-        return "memory" if self.packed else "files"
-
-    @property
-    def features(self) -> int:
-        """Numbers of a sample."""
-        return self.nodes**2
+        return cls(rng.choice([32, 128, 768]))
 
     def name(self, script: Script) -> str:
-        return f"graphs-{script.about.count}-{self.nodes}-{self.edges}{'.npz' if self.packed else ''}"
+        return f"half-{script.about.count}-{self.features}.npy"
 
     def reading(self, script: Script, source: str) -> str:
-        if self.packed:
-            lines = (
-                "part = slice(self.begins[index], self.begins[index + 1])\n"
-                f"x = np.zeros(({self.nodes}, {self.nodes}), np.float32)\n"
-                "np.add.at(x, (self.sources[part], self.targets[part]), self.weights[part])\n"
-            )
-        else:
-            lines = (
-                f"graph = json.loads({source}.read_text())\n"
-                'x = np.zeros((graph["nodes"], graph["nodes"]), np.float32)\n'
-                'for edge in graph["edges"]:\n'
-                '    x[edge["source"], edge["target"]] += edge["weight"]\n'
-            )
-        return lines + "x = x.ravel()\nlabel = index % 10"
+        return "x = self.embeddings[index].astype(np.float32)\nlabel = index % 10"
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np")
-        if self.packed:
-            text.add(
-                "init",
-                f"""
-                with np.load(DATA / "{self.name(script)}") as graphs:
-                    self.begins, self.weights = graphs["begins"], graphs["weights"]
-                    self.sources, self.targets = graphs["sources"], graphs["targets"]
-                """,
-            )
-        else:
-            text.need("import json")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"pack": read_from(replace(self, packed=True), script)}
+        text.add("init", f'self.embeddings = np.load(DATA / "{self.name(script)}")')
 
     def data(self, script: Script) -> dict[str, Maker]:
-        made = kept_material.graph_arrays if self.packed else kept_material.graph_folder
-        return {self.name(script): made(script.about.count, self.nodes, self.edges)}
+        return {self.name(script): kept_material.half_rows(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.02 + self.edges * 3e-5 if self.packed else 0.06 + self.edges * 9e-4
-
-    def bytes_each(self, script: Script) -> float:
-        return self.edges * 48.0
+        return 0.004
 
 
 @dataclass(frozen=True)
-class SoundCrops(Storage):
-    """A WAV for each sample, read whole before a part of it is cut out. Repaired: only that part is read."""
+class LoggedRows(CsvRows):
+    """Lines of a log, of `name=value`, read from their beginning. Repaired: parsed once into an npy."""
 
-    features: int = 512
-    times: int = 20
-    part: bool = False
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    ending: ClassVar[str] = "wav"
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([256, 1024]), rng.choice([1, 20, 120]))
 
     def name(self, script: Script) -> str:
-        return f"sounds-{script.about.count}-{self.features * self.times}"
+        return f"logged-{script.about.count}-{self.features}.log"
 
     def reading(self, script: Script, source: str) -> str:
-        opened = f"with wave.open(str({source})) as sound:"
-        begin = f"begin = index * 37 % (sound.getnframes() - {self.features - 1})"
-        if self.part:
-            lines = [begin, "sound.setpos(begin)", f"stored = sound.readframes({self.features})"]
-            end = "x = np.frombuffer(stored, np.int16).astype(np.float32) / 32768"
-        else:
-            lines = [begin, "stored = sound.readframes(sound.getnframes())"]
-            end = (
-                "heard = np.frombuffer(stored, np.int16).astype(np.float32) / 32768\n"
-                f"x = heard[begin : begin + {self.features}].copy()"
-            )
-        return "\n".join([opened, *(f"    {line}" for line in lines), end, "label = index % 10"])
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import wave", "import numpy as np")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"read-part": {"storage": replace(self, part=True)}} if self.times > 1 else {}
+        return (
+            f'pairs = dict(pair.split("=", 1) for pair in {source}.split())\n'
+            f'x = np.array([float(pairs[f"f{{i}}"]) for i in range({self.features})], np.float32)\n'
+            'label = int(pairs["label"])'
+        )
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.wav_folder(script.about.count, self.features * self.times)}
+        return {self.name(script): kept_material.logged_rows(script.about.count, self.features)}
 
     def cost(self, script: Script) -> float:
-        return 0.06 + (0.0 if self.part else self.features * self.times * 2e-6)
+        return 0.02 + self.features * 3.5e-4
 
     def bytes_each(self, script: Script) -> float:
-        return self.features * (1 if self.part else self.times) * 2.0
+        return 20.0 + self.features * 11.0
 
 
 @dataclass(frozen=True)
-class PairsInList(Storage):
-    """A list of pairs of tensor and label as data set, collated row by row. Repaired: rows of a batch at once."""
+class StrippedPages(TextLines):
+    """Pages of HTML, of which a parser of Python's takes the text for each sample. Repaired: all once."""
 
-    features: int = 32
-    whole: bool = False
+    once: bool = False
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-    form: ClassVar[str] = "tensors"
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 256]))
+        return cls(rng.choice([15, 60, 150]))
 
     def name(self, script: Script) -> str:
-        return f"rows-{script.about.count}-{self.features}.npy"
+        return f"pages-{script.about.count}-{self.words}.html"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from torch.utils.data import DataLoader, Dataset")
-        text.add("setup", f'rows = np.load(DATA / "{self.name(script)}")')
-        if not self.whole:
-            text.told["dataset"] = "pairs"
-            text.add("setup", "pairs = [(torch.tensor(row), index % 10) for index, row in enumerate(rows)]")
-            return
-        text.told["dataset"] = "Table(torch.from_numpy(rows), torch.arange(len(rows)) % 10)"
-        text.told["collate"] = "tuple"
+        text.need("from html.parser import HTMLParser")
         text.add(
             "top",
             """
-            class Table(Dataset):
-                def __init__(self, x, y):
-                    self.x, self.y = x, y
+            class Stripper(HTMLParser):
+                def __init__(self):
+                    super().__init__()
+                    self.parts = []
 
-                def __len__(self):
-                    return len(self.x)
+                def handle_data(self, data):
+                    self.parts.append(data)
 
-                def __getitems__(self, indices):
-                    return self.x[indices], self.y[indices]
+
+            def stripped(page):
+                stripper = Stripper()
+                stripper.feed(page)
+                return " ".join(" ".join(stripper.parts).split())
             """,
         )
+        read = f'(DATA / "{self.name(script)}").read_text().splitlines()'
+        if self.once:
+            text.add("init", f"self.texts = [stripped(page) for page in {read}]")
+            text.add("methods", "def text(self, index):\n    return self.texts[index]")
+        else:
+            text.add("init", f"self.pages = {read}")
+            text.add("methods", "def text(self, index):\n    return stripped(self.pages[index])")
 
     def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"batch-at-once": {"storage": replace(self, whole=True)}}
+        return {"parse-once": {"storage": replace(self, once=True)}}
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): material.vector_array(script.about.count, self.features)}
+        return {self.name(script): kept_material.pages(script.about.count, self.words)}
 
     def cost(self, script: Script) -> float:
-        return 0.003
+        return 0.0 if self.once else 0.04 + self.words * 3e-3
 
 
 @dataclass(frozen=True)
-class NamedRows(MappedRows):
-    """A table of SQLite that is searched by a column without an index. Repaired: it has one."""
-
-    indexed: bool = False
-    of: ClassVar[str] = KEPT
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([16, 64, 256]), rng.random() < 0.3)
-
-    def name(self, script: Script) -> str:
-        return f"named-{script.about.count}-{self.features}{'-indexed' if self.indexed else ''}.db"
-
-    def opening(self, script: Script) -> str:
-        return f'sqlite3.connect(DATA / "{self.name(script)}")'
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            'query = "SELECT label, x FROM samples WHERE name = ?"\n'
-            f'label, stored = {source}.execute(query, (f"sample-{{index:06}}",)).fetchone()\n'
-            "x = np.frombuffer(stored, np.float32).copy()"
-        )
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import sqlite3", "import numpy as np")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {} if self.indexed else {"index-rows": {"storage": replace(self, indexed=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        made = kept_material.named_rows(script.about.count, self.features, self.indexed)
-        return {self.name(script): made}
-
-    def cost(self, script: Script) -> float:
-        return 0.02 + (0.0 if self.indexed else script.about.count / 2 * (8e-5 + self.features * 5e-7))
-
-
-@dataclass(frozen=True)
-class EventLines(CsvRows):
-    """Lines of JSON whose numbers have names, read from their beginning. Repaired: parsed once into an npy."""
+class CorpusList(TextLines):
+    """A JSON list of texts, held in memory: nothing to repair."""
 
     of: ClassVar[str] = KEPT
 
     def name(self, script: Script) -> str:
-        return f"events-{script.about.count}-{self.features}.jsonl"
-
-    def reading(self, script: Script, source: str) -> str:
-        return (
-            f"event = json.loads({source})\n"
-            'x = np.array([event["features"][name] for name in NAMES], np.float32)\n'
-            'label = event["label"]'
-        )
+        return f"corpus-{script.about.count}-{self.words}.json"
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import json", "import numpy as np")
-        text.add("constants", f'NAMES = [f"f{{i}}" for i in range({self.features})]')
+        text.need("import json")
+        text.add("init", f'self.documents = json.loads((DATA / "{self.name(script)}").read_text())')
+        text.add("methods", 'def text(self, index):\n    return self.documents[index]["text"]')
 
     def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.row_records(script.about.count, self.features)}
-
-    def cost(self, script: Script) -> float:
-        return 0.02 + self.features * 2.2e-4
-
-    def bytes_each(self, script: Script) -> float:
-        return self.features * 14.0
-
-
-@dataclass(frozen=True)
-class TextEach(TextLines):
-    """A file for each text. Repaired: all in one, which is held in memory."""
-
-    packed: bool = False
-    of: ClassVar[str] = KEPT
-
-    def name(self, script: Script) -> str:
-        return f"texts-{script.about.count}-{self.words}{'.txt' if self.packed else '-files'}"
-
-    def write(self, text: Text, script: Script) -> None:
-        if self.packed:
-            super().write(text, script)
-            return
-        text.add("init", f'self.paths = sorted((DATA / "{self.name(script)}").glob("*.txt"))')
-        text.add(
-            "methods",
-            """
-            def text(self, index):
-                with open(self.paths[index], encoding="utf-8") as file:
-                    return file.read().strip()
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"pack": {"storage": replace(self, packed=True)}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        if self.packed:
-            return super().data(script)
-        return {self.name(script): kept_material.text_folder(script.about.count, self.words)}
-
-    def cost(self, script: Script) -> float:
-        return 0.0 if self.packed else 0.03
-
-
-@dataclass(frozen=True)
-class ReviewTable(TextLines):
-    """Texts in a DataFrame, of which the one with an id is looked for, or a row taken. Repaired: a list."""
-
-    how: str = "id"
-    of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("pandas",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(rng.choice([15, 60, 200]), rng.choice(["id", "row"]))
-
-    def name(self, script: Script) -> str:
-        return f"reviews-{script.about.count}-{self.words}.tsv"
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import pandas as pd")
-        text.add("init", f'reviews = pd.read_csv(DATA / "{self.name(script)}", sep="\\t")')
-        kept = 'self.texts = reviews["text"].tolist()' if self.how == "list" else "self.reviews = reviews"
-        text.add("init", kept)
-        taken = {
-            "id": 'self.reviews.loc[self.reviews["id"] == index, "text"].item()',
-            "row": 'self.reviews.iloc[index]["text"]',
-            "list": "self.texts[index]",
-        }[self.how]
-        text.add("methods", f"def text(self, index):\n    return {taken}")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {"to-arrays": {"storage": replace(self, how="list")}}
-
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.text_table(script.about.count, self.words)}
-
-    def cost(self, script: Script) -> float:
-        return {"id": 0.18, "row": 0.04, "list": 0.0}[self.how]
+        return {self.name(script): kept_material.corpus(script.about.count, self.words)}
 
 
 STORAGES: list[type[Production]] = [
-    SeriesWindows, GraphsAsJson, SoundCrops, PairsInList, NamedRows, EventLines, TextEach, ReviewTable,
+    DatedRows, Transitions, SensorEach, CachedShards, UserHistories, HalfRows, LoggedRows, StrippedPages, CorpusList,
 ]  # fmt: skip

@@ -6,472 +6,480 @@ Invariant: nothing else imports these but `drawing.py`, and no rule is changed a
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import kept_material
-from grammar import KEPT, SIZE, Maker, Production, Script, Text
+from grammar import KEPT, SIZE, Production, Script, Text
 from storages import storage
-from works import Work, shifted
+from works import Work, features, shifted
 from works_texts import RegexTokens
 
 
-def features(script: Script) -> int:
-    """Numbers of a row."""
-    return int(getattr(storage(script), "features", 64))
-
-
 @dataclass(frozen=True)
-class RunLengthMask(Work):
-    """A mask is found by its image's id and made of runs for each sample. Repaired: all when the data set is made."""
+class SepiaLoop(Work):
+    """Colours of a part are changed pixel by pixel in Python. Repaired: by NumPy."""
 
-    runs: int = 100
+    side: int = 20
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("image",)
-    needs: ClassVar[tuple[str, ...]] = ("pandas",)
 
     @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(runs=rng.choice([40, 200, 900]))
-
-    def name(self, script: Script) -> str:
-        return f"runs-{script.about.count}-{self.runs}.csv"
+        return cls(side=rng.choice([6, 16, 32, 56]))
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "import pandas as pd")
+        text.need("import numpy as np")
+        text.add("constants", "SEPIA = [[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]]")
+        if self.cheap:
+            body = f"""
+                part, mixing = image[:{self.side}, :{self.side}], np.array(SEPIA)
+                mixed = sum(part[..., k, None] * mixing[:, k] for k in range(3))
+                part[...] = np.minimum(mixed, 255).astype(np.uint8)
+                return image
+            """
+        else:
+            body = f"""
+                for row in range({self.side}):
+                    for column in range({self.side}):
+                        red, green, blue = (int(value) for value in image[row, column])
+                        mixed = [red * a + green * b + blue * c for a, b, c in SEPIA]
+                        image[row, column] = [min(int(value), 255) for value in mixed]
+                return image
+            """
+        text.add("top", "def sepia(image):\n" + shifted(body))
+        text.add("work", "image = sepia(image)")
+
+    def cost(self, script: Script) -> float:
+        return 0.02 if self.cheap else self.side**2 * 2.6e-3
+
+
+@dataclass(frozen=True)
+class MatchedAnchors(Work):
+    """Anchors are compared with boxes pair by pair in Python. Repaired: by NumPy."""
+
+    anchors: int = 8
+    boxes: int = 4
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(anchors=rng.choice([4, 8, 14]), boxes=rng.choice([1, 4, 8]))
+
+    def write(self, text: Text, script: Script) -> None:
+        step = SIZE // self.anchors
+        text.need("import numpy as np")
+        text.add(
+            "constants",
+            f"CENTRES = [(x, y) for y in range(0, {SIZE}, {step}) for x in range(0, {SIZE}, {step})]",
+        )
+        text.add("constants", "ANCHORS = [(x - 6, y - 6, x + 6, y + 6) for x, y in CENTRES]")
+        if self.cheap:
+            body = """
+                first, other = np.array(ANCHORS, float)[:, None], np.array(boxes, float)[None]
+                sides = np.minimum(first[..., 2:], other[..., 2:]) - np.maximum(first[..., :2], other[..., :2])
+                shared = sides.clip(0).prod(-1)
+                areas = [(some[..., 2:] - some[..., :2]).prod(-1) for some in (first, other)]
+                return (shared / (areas[0] + areas[1] - shared)).max(1)
+            """
+        else:
+            body = """
+                best = []
+                for a in ANCHORS:
+                    overlaps = []
+                    for b in boxes:
+                        width = max(0, min(a[2], b[2]) - max(a[0], b[0]))
+                        height = max(0, min(a[3], b[3]) - max(a[1], b[1]))
+                        areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1])
+                        overlaps.append(width * height / (areas - width * height))
+                    best.append(max(overlaps))
+                return np.array(best)
+            """
+        text.add("top", "def matched(boxes):\n" + shifted(body))
+        text.add(
+            "work",
+            f"""
+            corners = [((index * (k + 3)) % 40, (index * (k + 5)) % 40) for k in range({self.boxes})]
+            targets = matched([(x, y, x + 9 + k, y + 14) for k, (x, y) in enumerate(corners)])
+            image[0, :, 0] = int(255 * targets.max())
+            """,
+        )
+
+    def cost(self, script: Script) -> float:
+        return 0.05 if self.cheap else self.anchors**2 * self.boxes * 1e-3
+
+
+@dataclass(frozen=True)
+class ComposedEach(Work):
+    """Transforms of torchvision's are put together for each sample. Repaired: once."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("torchvision",)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from torchvision import transforms")
+        text.add(
+            "top",
+            f"""
+            def pipeline():
+                return transforms.Compose([
+                    transforms.ToPILImage(),
+                    transforms.CenterCrop({SIZE - 8}),
+                    transforms.Resize({SIZE}),
+                    transforms.Grayscale(3),
+                    transforms.PILToTensor(),
+                ])
+            """,
+        )
+        if self.cheap:
+            text.add("init", "self.pipeline = pipeline()")
+        text.add("work", f"image = {'self.pipeline' if self.cheap else 'pipeline()'}(image)")
+        text.told["sample"] = "image"
+
+    def cost(self, script: Script) -> float:
+        return 0.3
+
+
+@dataclass(frozen=True)
+class HolesCut(Work):
+    """Some holes are cut by NumPy: nothing to repair."""
+
+    holes: int = 4
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(holes=rng.choice([1, 6, 16]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.add(
+            "methods",
+            f"""
+            def cutout(self, image, seed):
+                rng = np.random.default_rng(seed)
+                for top, left in rng.integers(0, {SIZE - 8}, ({self.holes}, 2)):
+                    image[top : top + 8, left : left + 8] = 0
+                return image
+            """,
+        )
+        text.add("work", "image = self.cutout(image, index)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
+
+    def cost(self, script: Script) -> float:
+        return 0.03 + self.holes * 1e-3
+
+
+@dataclass(frozen=True)
+class LevelledContrast(Work):
+    """Contrast is levelled by OpenCV: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("image",)
+    needs: ClassVar[tuple[str, ...]] = ("cv2",)
+    weight: ClassVar[float] = 0.7
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import cv2")
         text.add(
             "top",
             """
-            def rle_decode(code, shape):
-                numbers = code.split()
-                starts, lengths = (np.asarray(part, dtype=int) for part in (numbers[0::2], numbers[1::2]))
-                mask = np.zeros(shape[0] * shape[1], np.uint8)
-                for start, length in zip(starts - 1, lengths):
-                    mask[start : start + length] = 1
-                return mask.reshape(shape).T
+            def levelled(image):
+                lab = cv2.cvtColor(image, cv2.COLOR_RGB2LAB)
+                lab[..., 0] = cv2.createCLAHE(2.0, (4, 4)).apply(lab[..., 0])
+                return cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)
             """,
         )
-        read = f'pd.read_csv(DATA / "{self.name(script)}")'
-        if self.cheap:
-            text.add("init", f'codes = {read}["EncodedPixels"]')
-            text.add("init", f"self.masks = np.stack([rle_decode(code, ({SIZE}, {SIZE})) for code in codes])")
-            text.add("work", "image = image * self.masks[index][..., None]")
-        else:
-            text.add("init", f"self.runs = {read}")
-            text.add(
-                "work",
-                f"""
-                code = self.runs.loc[self.runs["ImageId"] == index, "EncodedPixels"].item()
-                image = image * rle_decode(code, ({SIZE}, {SIZE}))[..., None]
-                """,
-            )
+        text.add("work", "image = levelled(image)")
 
-    def data(self, script: Script) -> dict[str, Maker]:
-        return {self.name(script): kept_material.run_lengths(script.about.count, self.runs)}
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
 
     def cost(self, script: Script) -> float:
-        return 0.02 if self.cheap else 0.22 + self.runs * 5e-4
+        return 0.25
 
 
 @dataclass(frozen=True)
-class KeypointMaps(Work):
-    """Maps of some points are computed pixel by pixel in Python. Repaired: by NumPy."""
+class CompandedSound(Work):
+    """A signal is sharpened and companded value by value in Python. Repaired: by NumPy."""
 
-    side: int = 16
-    points: int = 4
     of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(side=rng.choice([8, 16, 24]), points=rng.choice([2, 5]))
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
 
     def write(self, text: Text, script: Script) -> None:
         text.need("import numpy as np")
         if self.cheap:
             body = """
-                across = (np.arange(self.side) - x) ** 2
-                down = (np.arange(self.side) - y) ** 2
-                return np.exp(-(down[:, None] + across[None, :]) / (2 * self.sigma**2))
+                sharp = np.append(x[:1], x[1:] - 0.97 * x[:-1]).astype(np.float64)
+                return (np.sign(sharp) * np.log1p(255 * np.abs(sharp)) / np.log(256)).astype(np.float32)
             """
         else:
             text.need("import math")
             body = """
-                drawn = np.zeros((self.side, self.side))
-                for row in range(self.side):
-                    for column in range(self.side):
-                        far = (row - y) ** 2 + (column - x) ** 2
-                        drawn[row, column] = math.exp(-far / (2 * self.sigma**2))
-                return drawn
+                values = [float(value) for value in x]
+                sharp = [values[0]]
+                for i in range(1, len(values)):
+                    sharp.append(values[i] - 0.97 * values[i - 1])
+                loud = [math.copysign(math.log1p(255 * abs(value)) / math.log(256), value) for value in sharp]
+                return np.array(loud, np.float32)
             """
-        text.add(
-            "top",
-            "class Heatmaps:\n"
-            "    def __init__(self, side, sigma):\n"
-            "        self.side, self.sigma = side, sigma\n\n"
-            "    def one(self, x, y):\n" + shifted(body, 2) + "\n\n"
-            "    def __call__(self, points):\n"
-            "        return np.max([self.one(x, y) for x, y in points], axis=0)",
-        )
-        text.add("init", f"self.heatmaps = Heatmaps({self.side}, 2.0)")
-        text.add(
-            "work",
-            f"""
-            points = [(index * (k + 3) % {self.side}, index * (k + 7) % {self.side}) for k in range({self.points})]
-            image[:{self.side}, :{self.side}, 2] = (255 * self.heatmaps(points)).astype(np.uint8)
-            """,
-        )
+        text.add("top", "def companded(x):\n" + shifted(body))
+        text.add("work", "x = companded(x)")
 
     def cost(self, script: Script) -> float:
-        return 0.03 if self.cheap else self.side**2 * self.points * 3.5e-4
+        return 0.02 if self.cheap else features(script) * 5e-4
 
 
 @dataclass(frozen=True)
-class TwoViews(Work):
-    """Two views of each image, as what learns from pairs wants them. Nothing to repair."""
+class MelBankEach(Work):
+    """A bank of filters is made in Python for each sound. Repaired: once."""
 
-    radius: int = 1
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(radius=rng.choice([1, 2, 4]))
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import random", "import numpy as np", "from PIL import Image, ImageEnhance, ImageFilter")
-        text.add(
-            "top",
-            f"""
-            class TwoViews:
-                def __init__(self, radius):
-                    self.radius, self.random = radius, random.Random(0)
-
-                def view(self, picture):
-                    side = self.random.randint({SIZE // 2}, {SIZE})
-                    left, top = (self.random.randint(0, {SIZE} - side) for _ in range(2))
-                    box = (left, top, left + side, top + side)
-                    picture = picture.resize(({SIZE}, {SIZE}), Image.Resampling.BICUBIC, box)
-                    for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-                        picture = change(picture).enhance(self.random.uniform(0.6, 1.4))
-                    if self.random.random() < 0.5:
-                        picture = picture.filter(ImageFilter.GaussianBlur(self.radius))
-                    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
-
-                def __call__(self, image):
-                    picture = Image.fromarray(image)
-                    return torch.stack([self.view(picture), self.view(picture)])
-            """,
-        )
-        text.add("init", f"self.views = TwoViews({self.radius})")
-        text.add("work", "views = self.views(image)")
-        text.told["sample"] = "views"
-        text.add("loop", "x, y = x.flatten(0, 1), y.repeat_interleave(2)")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
-
-    def cost(self, script: Script) -> float:
-        return 0.9
-
-    @property
-    def random(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True)
-class ElasticFields(Work):
-    """Images are bent by SciPy along fields that are drawn for each. Nothing to repair."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-    needs: ClassVar[tuple[str, ...]] = ("scipy",)
-    weight: ClassVar[float] = 0.6
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from scipy.ndimage import gaussian_filter, map_coordinates")
-        text.add(
-            "top",
-            """
-            def elastic_transform(image, alpha, sigma, random_state):
-                shape = image.shape[:2]
-                dx, dy = (gaussian_filter(random_state.rand(*shape) * 2 - 1, sigma) * alpha for _ in range(2))
-                x, y = np.meshgrid(np.arange(shape[1]), np.arange(shape[0]))
-                places = [y + dy, x + dx]
-                bent = [map_coordinates(image[..., c], places, order=1, mode="reflect") for c in range(3)]
-                return np.stack(bent, axis=-1)
-            """,
-        )
-        text.add("work", "image = elastic_transform(image, 30, 4, np.random.RandomState(index))")
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
-
-    def cost(self, script: Script) -> float:
-        return 1.2
-
-
-@dataclass(frozen=True)
-class FlippedByTurns(Work):
-    """Images are flipped and made brighter by NumPy. Nothing to repair."""
-
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("image",)
-    weight: ClassVar[float] = 0.7
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.add("init", "self.brighter = np.clip(np.arange(256) * 1.2 + 4, 0, 255).astype(np.uint8)")
-        text.add(
-            "work",
-            """
-            if index % 2:
-                image = np.ascontiguousarray(image[:, ::-1])
-            if index % 3 == 0:
-                image = self.brighter[image]
-            """,
-        )
-
-    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
-        return {}
-
-    def cost(self, script: Script) -> float:
-        return 0.015
-
-
-@dataclass(frozen=True)
-class LaggedSums(Work):
-    """How a row agrees with itself some steps later is summed in Python. Repaired: by NumPy."""
-
-    lags: int = 4
+    bands: int = 8
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
 
     @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and features(script) >= 16
+
+    @classmethod
     def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(lags=rng.choice([2, 5, 12]))
+        return cls(bands=min(rng.choice([4, 12, 40]), features(script) // 4))
 
     def write(self, text: Text, script: Script) -> None:
+        number = features(script)
         text.need("import numpy as np")
+        text.add(
+            "top",
+            f"""
+            def filter_bank(bands, bins):
+                mels = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), bands + 2)
+                edges = (700 * (10 ** (mels / 2595) - 1) / 8000 * (bins - 1)).tolist()
+                bank = np.zeros((bands, bins))
+                for band in range(bands):
+                    low, middle, high = edges[band : band + 3]
+                    for k in range(bins):
+                        rise, fall = (k - low) / (middle - low), (high - k) / (high - middle)
+                        bank[band, k] = max(0.0, min(rise, fall))
+                return bank
+
+
+            def mel_features(x, bank):
+                power = np.abs(np.fft.rfft(x * np.hanning({number}))) ** 2
+                return np.concatenate([np.log1p(bank @ power), x[{self.bands}:]]).astype(np.float32)
+            """,
+        )
+        made = f"filter_bank({self.bands}, {number // 2 + 1})"
         if self.cheap:
-            body = """
-                centred = x.astype(np.float64) - x.mean(dtype=np.float64)
-                return [centred[: len(x) - lag] @ centred[lag:] / len(x) for lag in range(lags)]
-            """
-        else:
-            body = """
-                values = x.tolist()
-                mean = sum(values) / len(values)
-                found = []
-                for lag in range(lags):
-                    total = 0.0
-                    for i in range(len(values) - lag):
-                        total += (values[i] - mean) * (values[i + lag] - mean)
-                    found.append(total / len(values))
-                return found
-            """
-        text.add("top", "def autocorrelation(x, lags):\n" + shifted(body))
-        text.add("work", f"x = x.copy()\nx[:{self.lags}] = autocorrelation(x, {self.lags})")
+            text.add("init", f"self.bank = {made}")
+        text.add("work", f"x = mel_features(x, {'self.bank' if self.cheap else made})")
 
     def cost(self, script: Script) -> float:
-        return 0.01 + (0.0 if self.cheap else features(script) * self.lags * 1e-4)
+        return 0.03 + (0.0 if self.cheap else self.bands * features(script) / 2 * 4e-4)
 
 
 @dataclass(frozen=True)
-class ListedLevels(Work):
-    """Values become levels, whose numbers are looked for in a list. Repaired: by `np.searchsorted`."""
+class SmoothedSeries(Work):
+    """A series is smoothed step by step in Python. Repaired: by a filter of SciPy's."""
 
-    of: ClassVar[str] = KEPT
-    kinds: ClassVar[tuple[str, ...]] = ("vector",)
-
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np")
-        text.add("constants", "LEVELS = list(range(-40, 41))")
-        if self.cheap:
-            text.add(
-                "methods",
-                """
-                def encode(self, x):
-                    levels = np.clip((x.astype(np.float64) * 10).astype(int), LEVELS[0], LEVELS[-1])
-                    return np.searchsorted(LEVELS, levels).astype(np.float32)
-                """,
-            )
-        else:
-            text.add(
-                "methods",
-                """
-                def level(self, value):
-                    return min(max(int(value * 10), LEVELS[0]), LEVELS[-1])
-
-                def encode(self, x):
-                    return np.array([LEVELS.index(self.level(value)) for value in x.tolist()], np.float32)
-                """,
-            )
-        text.add("work", "x = self.encode(x)")
-
-    def cost(self, script: Script) -> float:
-        return 0.02 if self.cheap else features(script) * 9e-4
-
-
-@dataclass(frozen=True)
-class DesignedFilter(Work):
-    """A filter of SciPy's is designed for each row that it is for. Repaired: once."""
-
-    order: int = 4
     of: ClassVar[str] = KEPT
     kinds: ClassVar[tuple[str, ...]] = ("vector",)
     needs: ClassVar[tuple[str, ...]] = ("scipy",)
 
-    @classmethod
-    def draw(cls, rng: random.Random, script: Script) -> Production:
-        return cls(order=rng.choice([2, 5, 9]))
-
     def write(self, text: Text, script: Script) -> None:
-        text.need("import numpy as np", "from scipy import signal")
-        made = f'signal.butter({self.order}, [0.05, 0.6], btype="band", output="sos")'
+        text.need("import numpy as np")
         if self.cheap:
-            text.add("init", f"self.sections = {made}")
-            text.add("work", "x = signal.sosfilt(self.sections, x).astype(np.float32)")
+            text.need("from scipy.signal import lfilter")
+            body = """
+                smooth, _ = lfilter([alpha], [1.0, alpha - 1.0], x.astype(np.float64), zi=[(1 - alpha) * float(x[0])])
+                return smooth.astype(np.float32)
+            """
         else:
-            text.add(
-                "top",
-                f"""
-                def bandpass(x):
-                    sections = {made}
-                    return signal.sosfilt(sections, x)
-                """,
-            )
-            text.add("work", "x = bandpass(x).astype(np.float32)")
+            body = """
+                smooth = np.zeros(len(x), np.float32)
+                state = float(x[0])
+                for i in range(len(x)):
+                    state = alpha * float(x[i]) + (1 - alpha) * state
+                    smooth[i] = state
+                return smooth
+            """
+        text.add("top", "def exponential(x, alpha):\n" + shifted(body))
+        text.add("work", "x = exponential(x, 0.3)")
 
     def cost(self, script: Script) -> float:
-        return 0.04 if self.cheap else 0.45 + self.order * 0.03
+        return 0.03 if self.cheap else features(script) * 2.5e-4
 
 
 @dataclass(frozen=True)
-class WordPieces(RegexTokens):
-    """Words are cut into their longest known pieces in Python. Repaired: once, when the data set is made."""
+class RankedByIndex(Work):
+    """Values become ranks, which are looked for in a sorted list. Repaired: by NumPy."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return super().fits(script) and features(script) <= 512
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        if self.cheap:
+            ranks = "np.searchsorted(np.sort(x), x)"
+        else:
+            text.add("methods", "def ranks(self, values):\n    ordered = sorted(values)")
+            text.sections["methods"].append(
+                ("    return [ordered.index(value) for value in values]", self.slot)
+            )
+            ranks = "np.array(self.ranks(x.tolist()))"
+        text.add("work", f"x = ({ranks} / len(x)).astype(np.float32)")
+
+    def cost(self, script: Script) -> float:
+        return 0.02 if self.cheap else features(script) * (1e-4 + features(script) * 8e-6)
+
+
+@dataclass(frozen=True)
+class ScaledAndShifted(Work):
+    """Rows are scaled and shifted by a little, by NumPy: nothing to repair."""
+
+    of: ClassVar[str] = KEPT
+    kinds: ClassVar[tuple[str, ...]] = ("vector",)
+    weight: ClassVar[float] = 0.8
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import numpy as np")
+        text.add("init", "self.scales = np.random.default_rng(0).uniform(0.9, 1.1, 10).astype(np.float32)")
+        text.add(
+            "work", "x = x * self.scales[label] + np.float32(0.01)\nx = np.nan_to_num(x, nan=0.0).clip(-5, 5)"
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {}
+
+    def cost(self, script: Script) -> float:
+        return 0.02
+
+
+@dataclass(frozen=True)
+class ListedVocabulary(RegexTokens):
+    """Words are looked for in a list. Repaired: in a dict, or once, when the data set is made."""
+
+    others: int = 300
+    mapped: bool = False
+    of: ClassVar[str] = KEPT
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(others=rng.choice([20, 300, 1000]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            f"""
+            def words(text):
+                return text.lower().replace(",", " ,").replace(".", " .").split()
+
+
+            def vocabulary(texts):
+                seen = {{word for text in texts for word in words(text)}}
+                return [*(f"##{{n}}" for n in range({self.others})), *sorted(seen)]
+            """,
+        )
+        some = f"self.text(index) for index in range({min(100, script.about.count)})"
+        if self.mapped:
+            text.add("init", f"known = vocabulary({some})")
+            text.add("init", "self.numbers = {word: number for number, word in enumerate(known)}")
+            number = "self.numbers.get(word, 0)"
+        else:
+            text.add("init", f"self.known = vocabulary({some})")
+            number = "self.known.index(word) if word in self.known else 0"
+        text.add("methods", f"def encode(self, text):\n    return [{number} for word in words(text)]")
+        if self.cheap:
+            text.add("init", "self.tokens = [self.encode(self.text(index)) for index in range(len(self))]")
+        text.add(
+            "work", f"tokens = {'self.tokens[index]' if self.cheap else 'self.encode(self.text(index))'}"
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**super().repairs(script), "cheaper-work": {"work": replace(self, mapped=True)}}
+
+    def cost(self, script: Script) -> float:
+        if self.cheap:
+            return 0.0
+        each = 1.5e-4 if self.mapped else 2e-4 + (self.others + 100) * 3e-5
+        return getattr(storage(script), "words", 60) * each
+
+
+@dataclass(frozen=True)
+class StemmedWords(RegexTokens):
+    """Texts are normalized, common words left out and endings cut. Repaired: once, when the data set is made."""
 
     of: ClassVar[str] = KEPT
 
     def constants(self) -> str:
-        return """
-            KNOWN = "the of sig ##nal im ##age deep bat ##ch learn ##ing and to lay ##er grad ##ient with".split()
-            LETTERS = string.ascii_lowercase + string.digits
-            PIECES = {piece: n for n, piece in enumerate([*KNOWN, *LETTERS, *(f"##{c}" for c in LETTERS)], 2)}
-        """
+        return (
+            'COMMON = "a an and at by for from in is it of on or that the this to was with".split()\n'
+            'ENDINGS = ("ational", "ingly", "ients", "ient", "ings", "ing", "ed", "es", "s")'
+        )
 
     def tokenize(self) -> str:
         return """
-            def pieces(word):
-                begin, found = 0, []
-                while begin < len(word):
-                    for end in range(len(word), begin, -1):
-                        piece = word[begin:end] if begin == 0 else "##" + word[begin:end]
-                        if piece in PIECES:
-                            break
-                    else:
-                        return [1]
-                    found.append(PIECES[piece])
-                    begin = end
-                return found
+            def stem(word):
+                for ending in ENDINGS:
+                    if word.endswith(ending) and len(word) > len(ending) + 2:
+                        return word[: -len(ending)]
+                return word
 
 
             def tokenize(text):
-                words = re.findall(r"\\w+|[^\\w\\s]", text.lower())
-                return [number for word in words for number in pieces(word)]
+                text = unicodedata.normalize("NFKD", html.unescape(text)).encode("ascii", "ignore").decode()
+                found = []
+                for word in text.lower().split():
+                    word = word.strip(string.punctuation)
+                    if word and word not in COMMON:
+                        found.append(zlib.crc32(stem(word).encode()) % 8000 + 1)
+                return found or [0]
         """
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import re", "import string")
+        text.need("import html", "import string", "import unicodedata", "import zlib")
         text.add("constants", self.constants())
         text.add("top", self.tokenize())
         self.call(text)
 
     def cost(self, script: Script) -> float:
-        return 0.0 if self.cheap else getattr(storage(script), "words", 60) * 2.5e-3
+        return 0.0 if self.cheap else 0.01 + getattr(storage(script), "words", 60) * 1.3e-3
 
 
 @dataclass(frozen=True)
-class FastTokenizer(RegexTokens):
-    """A fast tokenizer of transformers', text by text. Repaired: all at once, when the data set is made."""
+class ByteTokens(RegexTokens):
+    """Bytes of a text are its tokens: little that could be done once."""
 
+    longest: int = 200
     of: ClassVar[str] = KEPT
-    needs: ClassVar[tuple[str, ...]] = ("transformers",)
-    weight: ClassVar[float] = 0.8
 
-    def write(self, text: Text, script: Script) -> None:
-        text.need("import os", "from tokenizers import Tokenizer, models, normalizers, pre_tokenizers")
-        text.need("from transformers import PreTrainedTokenizerFast")
-        text.add("constants", 'os.environ["TOKENIZERS_PARALLELISM"] = "false"')
-        text.add(
-            "top",
-            """
-            def tokenizer_of(texts):
-                words = sorted({word for text in texts for word in text.lower().split()})
-                vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", *words])}
-                tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-                tokenizer.normalizer = normalizers.Lowercase()
-                tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-                return PreTrainedTokenizerFast(
-                    tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
-                )
-            """,
-        )
-        some = f"[self.text(index) for index in range({min(200, script.about.count)})]"
-        limits = "truncation=True, max_length=256"
-        if self.cheap:
-            text.add(
-                "init",
-                f"""
-                tokenizer = tokenizer_of({some})
-                texts = [self.text(index) for index in range(len(self))]
-                self.tokens = tokenizer(texts, {limits})["input_ids"]
-                """,
-            )
-            text.add("work", "tokens = self.tokens[index]")
-        else:
-            text.add("init", f"self.tokenizer = tokenizer_of({some})")
-            text.add("work", f'tokens = self.tokenizer(self.text(index), {limits})["input_ids"]')
-
-    def cost(self, script: Script) -> float:
-        return 0.0 if self.cheap else 0.12 + getattr(storage(script), "words", 60) * 8e-4
-
-
-@dataclass(frozen=True)
-class KnownWords(RegexTokens):
-    """Words are looked up in a vocabulary that was counted before: little that could be done once."""
-
-    of: ClassVar[str] = KEPT
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(longest=rng.choice([64, 256, 600]))
 
     def tokenize(self) -> str:
-        return """
-            def tokenize(self, text):
-                return [self.vocabulary.get(word, 1) for word in text.lower().split()]
+        return f"""
+            def tokenize(text):
+                return [byte + 3 for byte in text.encode()[:{self.longest}]]
         """
 
     def write(self, text: Text, script: Script) -> None:
-        text.need("import collections")
-        text.add("methods", self.tokenize())
-        text.add(
-            "init",
-            """
-            counts = collections.Counter()
-            for index in range(len(self)):
-                counts.update(self.text(index).lower().split())
-            self.vocabulary = {word: rank for rank, (word, _) in enumerate(counts.most_common(2000), 2)}
-            """,
-        )
-        if self.cheap:
-            text.add("init", "self.tokens = [self.tokenize(self.text(index)) for index in range(len(self))]")
-            text.add("work", "tokens = self.tokens[index]")
-        else:
-            text.add("work", "tokens = self.tokenize(self.text(index))")
+        text.add("top", self.tokenize())
+        self.call(text)
 
     def cost(self, script: Script) -> float:
-        return 0.0 if self.cheap else 0.003 + getattr(storage(script), "words", 60) * 8e-5
+        return 0.0 if self.cheap else 0.002 + self.longest * 3e-5
 
 
 WORKS: list[type[Production]] = [
-    RunLengthMask, KeypointMaps, TwoViews, ElasticFields, FlippedByTurns, LaggedSums, ListedLevels, DesignedFilter,
-    WordPieces, FastTokenizer, KnownWords,
+    SepiaLoop, MatchedAnchors, ComposedEach, HolesCut, LevelledContrast, CompandedSound, MelBankEach, SmoothedSeries,
+    RankedByIndex, ScaledAndShifted, ListedVocabulary, StemmedWords, ByteTokens,
 ]  # fmt: skip

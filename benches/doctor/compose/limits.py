@@ -185,6 +185,91 @@ class FarShare(Limits):
         return {"local-copy": {"limits": NoLimits()}, **more_workers(script)}
 
 
+@dataclass(frozen=True)
+class ColdBucket(Limits):
+    """Each open waits long, and bytes come at a rate that all share. Repaired: a local copy, or more workers."""
+
+    open_us: int = 4000
+    rate: int = 20_000_000
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form == "files"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        rate = round(storage(script).bytes_each(script) * 300 * 10 ** rng.random())
+        return cls(rng.choice([1500, 4000, 9000]), rate)
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"slow": {"open_us": self.open_us, "rate": self.rate}}
+
+    def cost(self, script: Script) -> float:
+        return (
+            self.open_us / 1000 + storage(script).bytes_each(script) / self.rate * 1000 * script.about.cores
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"local-copy": {"limits": NoLimits()}, **more_workers(script)}
+
+
+@dataclass(frozen=True)
+class SharedNode(Limits):
+    """Another process keeps a core busy, and reads wait. Repaired: either is gone."""
+
+    read_us: int = 500
+    neighbours: int = 1
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form in ("files", "stream") or read_container(script)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([100, 600, 2000]))
+
+    def around(self, script: Script) -> dict[str, Any]:
+        slow = {"slow": {"read_us": self.read_us}} if self.read_us else {}
+        return {**slow, "neighbours": self.neighbours}
+
+    def cost(self, script: Script) -> float:
+        reads = 2 if storage(script).form != "stream" else storage(script).bytes_each(script) / 8192
+        return reads * self.read_us / 1000
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {
+            "no-neighbour": {"limits": replace(self, neighbours=0)},
+            "local-copy": {"limits": replace(self, read_us=0)},
+        }
+
+
+@dataclass(frozen=True)
+class SlowMount(Limits):
+    """A container's bytes come at a rate that all readers share. Repaired: a local copy."""
+
+    rate: int = 20_000_000
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return read_container(script)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(round((storage(script).bytes_each(script) + 4096) * 100 * 20 ** rng.random()))
+
+    def around(self, script: Script) -> dict[str, Any]:
+        return {"slow": {"rate": self.rate}}
+
+    def cost(self, script: Script) -> float:
+        return (storage(script).bytes_each(script) + 4096) / self.rate * 1000 * script.about.cores
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"local-copy": {"limits": NoLimits()}}
+
+
 LIMITS: list[type[Production]] = [
     NoLimits,
     SlowOpens,
@@ -194,4 +279,7 @@ LIMITS: list[type[Production]] = [
     LatentReads,
     BusyHost,
     FarShare,
+    ColdBucket,
+    SharedNode,
+    SlowMount,
 ]

@@ -252,6 +252,170 @@ class Weighted(Loader):
         return {} if self.workers else {"workers": {"loader": replace(self, workers=script.about.cores)}}
 
 
+@dataclass(frozen=True)
+class BalancedBatches(Loader):
+    """A sampler of batches looks through all labels for each class. Repaired: once."""
+
+    once: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        return storage(script).form != "stream"
+
+    def arguments(self, text: Text, script: Script) -> list[str]:
+        text.need("import random")
+        first, among = "", "[i for i, other in enumerate(self.labels) if other == label]"
+        if self.once:
+            text.need("import collections")
+            first = (
+                "self.places = collections.defaultdict(list)\n"
+                "                    for place, label in enumerate(labels):\n"
+                "                        self.places[label].append(place)"
+            )
+            among = "self.places[label]"
+        text.add(
+            "top",
+            f'''
+            class BalancedBatches:
+                """Batches of so many classes, with as many samples of each."""
+
+                def __init__(self, labels, classes, each):
+                    self.labels, self.classes, self.each = labels, classes, each
+                    self.random, self.all = random.Random(0), sorted(set(labels))
+                    {first}
+
+                def __len__(self):
+                    return len(self.labels) // (self.classes * self.each)
+
+                def __iter__(self):
+                    for _ in range(len(self)):
+                        batch = []
+                        for label in self.random.sample(self.all, self.classes):
+                            among = {among}
+                            batch += self.random.sample(among, self.each)
+                        yield batch
+            '''.replace("                    \n\n", "\n"),
+        )
+        text.add("setup", f"labels = [index % 10 for index in range({script.about.count})]")
+        dropped = ("batch_size=", "shuffle=")
+        data, *told = (s for s in super().arguments(text, script) if not s.startswith(dropped))
+        return [data, f"batch_sampler=BalancedBatches(labels, 4, {self.batch // 4})", *told]
+
+    def cost_of_step(self, script: Script) -> float:
+        return 0.02 if self.once else script.about.count * 4 * 2.5e-5
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {} if self.once else {"sampler-once": {"loader": replace(self, once=True)}}
+
+
+@dataclass(frozen=True)
+class ConfigObject(Loader):
+    """Settings in a dataclass: too few workers, as many as cores, too many; kept or not. Repaired: one a core, kept."""
+
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 1.5
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        cores = max(2, script.about.cores)
+        workers = rng.choice([0, 1, cores, cores, 5 * cores])
+        return cls(script.about.batch, workers, workers > 0 and rng.random() < 0.6)
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from dataclasses import asdict, dataclass")
+        data, *settings = self.arguments(text, script)
+        pairs = dict(setting.split("=", 1) for setting in settings)
+        more = "".join(f"{name}={pairs.pop(name)}, " for name in ("collate_fn",) if name in pairs)
+        fields = "\n".join(
+            f"    {name}: {'bool' if value == 'True' else 'int'} = {value}" for name, value in pairs.items()
+        )
+        text.add("top", f"@dataclass\nclass LoaderConfig:\n{fields}\n    drop_last: bool = False")
+        text.add("setup", "config = LoaderConfig()")
+        text.add("loader", f"loader = DataLoader({data}, {more}**asdict(config))")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        cores = max(2, script.about.cores)
+        found: dict[str, dict[str, Production]] = {}
+        if self.workers < cores:
+            found["workers"] = {"loader": replace(self, workers=cores, persistent=True)}
+        if self.workers > cores:
+            found["fewer-workers"] = {"loader": replace(self, workers=cores)}
+        if self.workers and not self.persistent:
+            found["persistent"] = {"loader": replace(self, persistent=True)}
+        return found
+
+
+@dataclass(frozen=True)
+class SpawnedWorkers(Loader):
+    """Workers are spawned anew in each epoch, and import all again. Repaired: they are kept."""
+
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 0.5
+
+    @classmethod
+    def fits(cls, script: Script) -> bool:
+        # A tensor in shared memory for each sample is more than a process may have open.
+        return storage(script).form != "tensors"
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(script.about.batch, script.about.cores, False)
+
+    def arguments(self, text: Text, script: Script) -> list[str]:
+        return [*super().arguments(text, script), 'multiprocessing_context="spawn"']
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"persistent": {"loader": replace(self, persistent=True)}}
+
+
+@dataclass(frozen=True)
+class ThreadAhead(Loader):
+    """A thread of the script's own makes batches ahead, without workers or, repaired, with them."""
+
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(script.about.batch, rng.choice([0, 0, script.about.cores]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import queue", "import threading")
+        text.add(
+            "top",
+            """
+            class Ahead(threading.Thread):
+                def __init__(self, batches, depth):
+                    super().__init__(daemon=True)
+                    self.batches, self.queue = batches, queue.Queue(depth)
+                    self.start()
+
+                def run(self):
+                    for batch in self.batches:
+                        self.queue.put(batch)
+                    self.queue.put(None)
+
+                def __iter__(self):
+                    while (batch := self.queue.get()) is not None:
+                        yield batch
+
+
+            class InBackground:
+                def __init__(self, loader, depth=6):
+                    self.loader, self.depth = loader, depth
+
+                def __iter__(self):
+                    return iter(Ahead(iter(self.loader), self.depth))
+            """,
+        )
+        text.add("loader", f"loader = DataLoader({', '.join(self.arguments(text, script))})")
+        # After it was given to `wellfed.feed`, which takes loaders of torch's alone.
+        text.add("feed", "loader = InBackground(loader)")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {} if self.workers else {"workers": {"loader": replace(self, workers=script.about.cores)}}
+
+
 LOADERS: list[type[Production]] = [
     Tuned,
     Serial,
@@ -264,4 +428,8 @@ LOADERS: list[type[Production]] = [
     AnewEachEpoch,
     Reproducible,
     Weighted,
+    BalancedBatches,
+    ConfigObject,
+    SpawnedWorkers,
+    ThreadAhead,
 ]

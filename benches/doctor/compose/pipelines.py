@@ -483,6 +483,213 @@ class FixedRecords(Pipeline):
         return 0.06
 
 
+@dataclass(frozen=True)
+class PythonBatches(Pipeline):
+    """A class of Keras' makes batches of images in Python. Repaired: by threads, or stored smaller."""
+
+    size: int = 256
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.4, 96 if script.about.small else rng.choice([96, 192, 320]))
+
+    def name(self, script: Script) -> str:
+        return f"jpg-{self.size}px-{script.about.count}"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("from PIL import Image")
+        batch = script.about.batch
+        text.add(
+            "top",
+            f"""
+            class Batches(keras.utils.PyDataset):
+                def __init__(self, files, **more):
+                    super().__init__(**more)
+                    self.files = files
+
+                def __len__(self):
+                    return len(self.files) // {batch}
+
+                def image(self, path):
+                    with Image.open(path) as opened:
+                        return np.asarray(opened.convert("RGB").resize(({SIZE}, {SIZE})), np.float32)
+
+                def __getitem__(self, index):
+                    part = self.files[index * {batch} : (index + 1) * {batch}]
+                    return np.stack([self.image(path) for path in part]), np.zeros(len(part), np.int32)
+            """,
+        )
+        more = f", workers={script.about.cores}, max_queue_size=16" if self.parallel else ""
+        text.add(
+            "pipeline",
+            f"""
+            files = sorted((DATA / "{self.name(script)}").glob("*.jpg"))
+            dataset = Batches(files{more})
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        found: dict[str, dict[str, Production]] = {}
+        if not self.parallel:
+            found["sequence-workers"] = {"storage": replace(self, parallel=True)}
+        if self.size > SIZE:
+            found["smaller-images"] = {"storage": replace(self, size=SIZE)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.image_folder(script.about.count, self.size, "jpg")}
+
+    def cost(self, script: Script) -> float:
+        return 0.25 + self.size**2 * 1.4e-5
+
+    @property
+    def random(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class MappedRowByRow(Pipeline):
+    """Rows in memory go through a function one by one. Repaired: a batch at once, or side by side."""
+
+    features: int = 32
+    rounds: int = 2
+    batched: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, rng.choice([16, 128]), rng.choice([2, 6]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.npy"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "top",
+            f"""
+            def squash(x, y):
+                for _ in range({self.rounds}):
+                    x = tf.math.tanh(tf.clip_by_value((x - 0.1) / 2.3, -3.0, 3.0)) * 2.0
+                return tf.where(tf.math.is_finite(x), x, 0.0), y
+            """,
+        )
+        mapped, batched = f".map(squash{self.calls()})", f".batch({script.about.batch})"
+        steps = batched + mapped if self.batched else mapped + batched
+        text.add(
+            "pipeline",
+            f"""
+            x = np.load(DATA / "{self.name(script)}")
+            dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(len(x)) % 10))
+            dataset = dataset{steps}{self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**self.side_by_side(), "batch-at-once": {"storage": replace(self, batched=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.03 + self.rounds * 0.01
+
+
+@dataclass(frozen=True)
+class MaskedPngs(Pipeline):
+    """PNGs with a mask each are decoded and resized. Repaired: side by side, or stored smaller."""
+
+    size: int = 128
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.random() < 0.5, 80 if script.about.small else rng.choice([SIZE, 128, 224]))
+
+    def folders(self, script: Script) -> tuple[str, str]:
+        """Names of the folders of images and of masks."""
+        return f"png-{self.size}px-{script.about.count}", f"mask-{self.size}px-{script.about.count}"
+
+    def write(self, text: Text, script: Script) -> None:
+        images, masks = self.folders(script)
+        text.add(
+            "top",
+            f"""
+            def listed(name):
+                return tf.data.Dataset.from_tensor_slices(sorted(map(str, (DATA / name).glob("*.png"))))
+
+
+            def load(image_path, mask_path):
+                image = tf.io.decode_png(tf.io.read_file(image_path), channels=3)
+                mask = tf.io.decode_png(tf.io.read_file(mask_path), channels=1)
+                image = tf.image.resize(image, ({SIZE}, {SIZE}))
+                mask = tf.image.resize(mask, ({SIZE}, {SIZE}), method="nearest")
+                return image * tf.cast(mask > 127, tf.float32), tf.constant(0)
+            """,
+        )
+        text.add(
+            "pipeline",
+            f"""
+            pairs = tf.data.Dataset.zip((listed("{images}"), listed("{masks}")))
+            dataset = pairs.map(load{self.calls()}).batch({script.about.batch}){self.ahead()}
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        found = self.side_by_side()
+        if self.size > SIZE:
+            found["smaller-images"] = {"storage": replace(self, size=SIZE)}
+        return found
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        images, masks = self.folders(script)
+        count = script.about.count
+        return {
+            images: material.image_folder(count, self.size, "png"),
+            masks: material.mask_folder(count, self.size),
+        }
+
+    def cost(self, script: Script) -> float:
+        return 0.3 + self.size**2 * 3e-5
+
+
+@dataclass(frozen=True)
+class ShuffledArrays(Pipeline):
+    """Arrays in memory, shuffled and batched: nothing to repair."""
+
+    features: int = 32
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(True, rng.choice([32, 256]))
+
+    def shape(self) -> tuple[int, ...]:
+        return (self.features,)
+
+    def name(self, script: Script) -> str:
+        return f"rows-{script.about.count}-{self.features}.npy"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.add(
+            "pipeline",
+            f"""
+            x = np.load(DATA / "{self.name(script)}")
+            dataset = tf.data.Dataset.from_tensor_slices((x, np.arange(len(x)) % 10))
+            dataset = dataset.shuffle(256, seed=1).batch({script.about.batch}){self.ahead()}
+            """,
+        )
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.vector_array(script.about.count, self.features)}
+
+    def cost(self, script: Script) -> float:
+        return 0.01
+
+
 PRODUCTIONS: list[type[Production]] = [
     Dataflow,
     GraphJpegs,
@@ -492,6 +699,10 @@ PRODUCTIONS: list[type[Production]] = [
     RecordJpegs,
     NumpyFunction,
     FixedRecords,
+    PythonBatches,
+    MappedRowByRow,
+    MaskedPngs,
+    ShuffledArrays,
 ]
 
 

@@ -255,6 +255,126 @@ class HistogramsEachBatch(WeightsEachBatch):
         )
 
 
+def sequence(shape: tuple[int, ...]) -> str:
+    """Layers that make a sequence of a sample."""
+    if len(shape) == 3:
+        return "keras.layers.AveragePooling2D(4), keras.layers.Reshape((16, 48))"
+    return f"keras.layers.Reshape((8, {shape[0] // 8}))"
+
+
+@dataclass(frozen=True)
+class RecurrentLayers(DenseNet):
+    """A recurrent layer over rows of images, or parts of rows."""
+
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(8 if script.about.small else rng.choice([16, 64, 128]))
+
+    def write(self, text: Text, script: Script) -> None:
+        shape = script["storage"].shape()  # type: ignore[attr-defined]
+        text.add(
+            "model",
+            f"""
+            model = keras.Sequential([
+                keras.Input({shape}),
+                {sequence(shape)},
+                keras.layers.GRU({self.width}),
+                keras.layers.Dense(10),
+            ])
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class OwnTrainStep(DenseNet):
+    """A model whose training step is written out, as guides to Keras show it."""
+
+    of: ClassVar[str] = OPEN
+
+    def write(self, text: Text, script: Script) -> None:
+        shape = script["storage"].shape()  # type: ignore[attr-defined]
+        text.add(
+            "top",
+            """
+            class TapedModel(keras.Model):
+                def train_step(self, data):
+                    x, y = data
+                    with tf.GradientTape() as tape:
+                        guesses = self(x, training=True)
+                        loss = self.compute_loss(x=x, y=y, y_pred=guesses)
+                    gradients = tape.gradient(loss, self.trainable_variables)
+                    self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+                    for metric in self.metrics:
+                        if metric.name == "loss":
+                            metric.update_state(loss)
+                    return {metric.name: metric.result() for metric in self.metrics}
+            """,
+        )
+        text.add("model", f"inputs = keras.Input({shape})")
+        if len(shape) == 3:
+            text.add("model", "x = keras.layers.Flatten()(keras.layers.MaxPooling2D(8)(inputs))")
+        else:
+            text.add("model", "x = inputs")
+        text.add(
+            "model",
+            f"""
+            x = keras.layers.Dense({self.width}, activation="gelu")(keras.layers.LayerNormalization()(x))
+            model = TapedModel(inputs, keras.layers.Dense(10)(x))
+            """,
+        )
+
+
+@dataclass(frozen=True)
+class MomentsAsJson(WeightsEachBatch):
+    """A callback that writes mean and spread of all weights as JSON after each batch. Repaired: after each 50th."""
+
+    of: ClassVar[str] = OPEN
+
+    def noting(self) -> str:
+        return (
+            "moments = {}\n"
+            "for weights in self.model.weights:\n"
+            "    values = weights.numpy()\n"
+            "    moments[weights.path] = float(values.mean()), float(values.std())\n"
+            'json.dump({"batch": batch, **moments}, self.log)'
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import json")
+        super().write(text, script)
+
+
+@dataclass(frozen=True)
+class SavedEveryFew(Production):
+    """Weights are saved by Keras' callback every few batches. Repaired: after each epoch."""
+
+    slot: ClassVar[str] = "logging"
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("tensorflow",)
+    every: int = 4
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([1, 4, 10]))
+
+    def write(self, text: Text, script: Script) -> None:
+        often = self.every or '"epoch"'
+        text.told["callback"] = "saving"
+        text.add(
+            "model",
+            f"""
+            saving = keras.callbacks.ModelCheckpoint(
+                str(HERE / "last.weights.h5"), save_weights_only=True, save_freq={often}
+            )
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"checkpoint-less": {"logging": replace(self, every=0)}}
+
+
 PRODUCTIONS: list[type[Production]] = [
     SleepingLayer,
     DenseNet,
@@ -266,4 +386,8 @@ PRODUCTIONS: list[type[Production]] = [
     SavesEachBatch,
     ProbesEachBatch,
     HistogramsEachBatch,
+    RecurrentLayers,
+    OwnTrainStep,
+    MomentsAsJson,
+    SavedEveryFew,
 ]

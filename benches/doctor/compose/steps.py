@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from grammar import OPEN, Production, Script, Text
+from grammar import OPEN, SIZE, Production, Script, Text
 from loaders import Loader
 from storages import storage
 
@@ -490,6 +490,205 @@ class AttentionNet(Net):
         return 0.6 + self.layers * (0.6 + script.about.batch * tokens * self.width * 6e-5)
 
 
+@dataclass(frozen=True)
+class RemoteDevice(Step):
+    """A stand-in of a device that another process plays, which is told of steps through a pipe."""
+
+    ms: float = 5.0
+    width: int = 64
+    depth: int = 2
+    of: ClassVar[str] = OPEN
+    weight: ClassVar[float] = 2.0
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(milliseconds(rng, script), rng.choice([48, 200, 512]), rng.choice([1, 2, 3]))
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import multiprocessing", "from torch import nn")
+        text.add("constants", f"STEP_SECONDS = {self.ms / 1000:.5f}")
+        text.add(
+            "top",
+            '''
+            def serve(pipe):
+                """What a device does: one step after the other."""
+                while True:
+                    time.sleep(pipe.recv())
+                    pipe.send("done")
+
+
+            class Pending:
+                def __init__(self, remote, value):
+                    self.remote, self.value = remote, value
+
+                def item(self):
+                    self.remote.finish()
+                    return self.value
+
+
+            class Remote:
+                def __init__(self, depth):
+                    self.depth, self.running = depth, 0
+                    self.pipe, theirs = multiprocessing.Pipe()
+                    multiprocessing.Process(target=serve, args=(theirs,), daemon=True).start()
+
+                def finish(self, left=0):
+                    while self.running > left:
+                        self.pipe.recv()
+                        self.running -= 1
+
+                def step(self, batch, seconds):
+                    self.finish(self.depth - 1)
+                    self.pipe.send(seconds)
+                    self.running += 1
+                    return Pending(self, float(batch.float().mean()))
+            ''',
+        )
+        text.add(
+            "model",
+            f"remote = Remote({self.depth})\n"
+            f"model = nn.Sequential(nn.Linear({self.width}, {self.width}), nn.Linear({self.width}, 10))",
+        )
+        text.add("step", "loss = remote.step(x, STEP_SECONDS)\ntotal += loss.value * len(x)")
+
+    def evaluating(self, script: Script) -> str:
+        return "remote.step(x, STEP_SECONDS / 3).item()"
+
+    def cost_of_step(self, script: Script) -> float:
+        return self.ms
+
+
+@dataclass(frozen=True)
+class SequenceNet(Net):
+    """Some rows of an image, or parts of a row, one after the other through a recurrent layer."""
+
+    width: int = 32
+    of: ClassVar[str] = OPEN
+    kinds: ClassVar[tuple[str, ...]] = ("image", "vector")
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(8 if script.about.small else rng.choice([16, 64, 128]))
+
+    def model(self, script: Script) -> str:
+        return f"model = SequenceNet({self.width})"
+
+    def write(self, text: Text, script: Script) -> None:
+        image = script.about.kind == "image"
+        inputs = SIZE if image else getattr(storage(script), "features", 64) // 8
+        cut = "x.mean(1)[:, ::4]" if image else "x.unflatten(1, (8, -1))"
+        text.add(
+            "top",
+            f"""
+            class SequenceNet(nn.Module):
+                def __init__(self, width):
+                    super().__init__()
+                    self.layer = nn.GRU({inputs}, width, batch_first=True)
+                    self.out = nn.Linear(width, 10)
+
+                def forward(self, x):
+                    _, last = self.layer({cut})
+                    return self.out(last[0])
+            """,
+        )
+        super().write(text, script)
+
+    def cost_of_step(self, script: Script) -> float:
+        steps = SIZE // 4 if script.about.kind == "image" else 8
+        return 1.0 + steps * (0.06 + script.about.batch * self.width * 2e-5)
+
+
+@dataclass(frozen=True)
+class OneByOne(Net):
+    """Samples of a batch go through the model one by one. Repaired: all together."""
+
+    width: int = 48
+    together: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([16, 64]))
+
+    def model(self, script: Script) -> str:
+        return (
+            f"hidden = [nn.Linear({self.width}, {self.width}), nn.SiLU()]\n"
+            f"model = nn.Sequential({self.head(script, self.width)}, nn.SiLU(), *hidden, nn.Linear({self.width}, 10))"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        super().write(text, script)
+        if self.together:
+            return
+        called = self.called(script).replace("x", "one[None]")
+        text.sections["step"].clear()
+        text.add(
+            "step",
+            f"""
+            each = [criterion({called}, label[None]) for one, label in zip(x, y)]
+            loss = torch.stack(each).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach() * len(x)
+            """,
+        )
+
+    def cost_of_step(self, script: Script) -> float:
+        return 0.8 if self.together else 0.8 + 0.25 * script.about.batch
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**super().repairs(script), "forward-at-once": {"step": replace(self, together=True)}}
+
+
+@dataclass(frozen=True)
+class ClippedByHand(Net):
+    """Norms of gradients are taken one by one before they are clipped. Repaired: by one call."""
+
+    layers: int = 12
+    at_once: bool = False
+    of: ClassVar[str] = OPEN
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(3 if script.about.small else rng.choice([4, 16, 40]))
+
+    def model(self, script: Script) -> str:
+        return (
+            f"blocks = [nn.Sequential(nn.LayerNorm(40), nn.Linear(40, 40), nn.GELU()) for _ in range({self.layers})]\n"
+            f"model = nn.Sequential({self.head(script, 40)}, *blocks, nn.Linear(40, 10))"
+        )
+
+    def write(self, text: Text, script: Script) -> None:
+        super().write(text, script)
+        lines = text.sections["step"]
+        place = next(i for i, (line, _) in enumerate(lines) if line == "optimizer.step()")
+        if self.at_once:
+            clipping = ["nn.utils.clip_grad_norm_(model.parameters(), 1.0)"]
+        else:
+            text.add(
+                "top",
+                """
+                def clip_gradients(model, most):
+                    squares = 0.0
+                    for weights in model.parameters():
+                        if weights.grad is not None:
+                            squares += weights.grad.data.norm(2).item() ** 2
+                    for weights in model.parameters():
+                        if weights.grad is not None and squares > most**2:
+                            weights.grad.data = weights.grad.data * (most / squares**0.5)
+                """,
+            )
+            clipping = ["clip_gradients(model, 1.0)"]
+        lines[place:place] = [(line, self.slot) for line in clipping]
+
+    def cost_of_step(self, script: Script) -> float:
+        return 1.0 + self.layers * (0.16 if self.at_once else 0.2)
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {**super().repairs(script), "clip-at-once": {"step": replace(self, at_once=True)}}
+
+
 STEPS: list[type[Production]] = [
     AsyncDevice,
     BlockingDevice,
@@ -501,4 +700,8 @@ STEPS: list[type[Production]] = [
     Accumulated,
     Averaged,
     AttentionNet,
+    RemoteDevice,
+    SequenceNet,
+    OneByOne,
+    ClippedByHand,
 ]

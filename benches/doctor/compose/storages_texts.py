@@ -124,9 +124,84 @@ class SoughtLines(TextLines):
         return 0.03
 
 
+@dataclass(frozen=True)
+class TextEach(TextLines):
+    """A file for each text. Repaired: all in one, which is held in memory."""
+
+    packed: bool = False
+    of: ClassVar[str] = OPEN
+
+    def name(self, script: Script) -> str:
+        return f"texts-{script.about.count}-{self.words}{'.txt' if self.packed else '-files'}"
+
+    def write(self, text: Text, script: Script) -> None:
+        if self.packed:
+            super().write(text, script)
+            return
+        text.add("init", f'self.paths = sorted((DATA / "{self.name(script)}").glob("*.txt"))')
+        text.add(
+            "methods",
+            """
+            def text(self, index):
+                with open(self.paths[index], encoding="utf-8") as file:
+                    return file.read().strip()
+            """,
+        )
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"pack": {"storage": replace(self, packed=True)}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        if self.packed:
+            return super().data(script)
+        return {self.name(script): material.text_folder(script.about.count, self.words)}
+
+    def cost(self, script: Script) -> float:
+        return 0.0 if self.packed else 0.03
+
+
+@dataclass(frozen=True)
+class ReviewTable(TextLines):
+    """Texts in a DataFrame, of which the one with an id is looked for, or a row taken. Repaired: a list."""
+
+    how: str = "id"
+    of: ClassVar[str] = OPEN
+    needs: ClassVar[tuple[str, ...]] = ("pandas",)
+
+    @classmethod
+    def draw(cls, rng: random.Random, script: Script) -> Production:
+        return cls(rng.choice([15, 60, 200]), rng.choice(["id", "row"]))
+
+    def name(self, script: Script) -> str:
+        return f"reviews-{script.about.count}-{self.words}.tsv"
+
+    def write(self, text: Text, script: Script) -> None:
+        text.need("import pandas as pd")
+        text.add("init", f'reviews = pd.read_csv(DATA / "{self.name(script)}", sep="\\t")')
+        kept = 'self.texts = reviews["text"].tolist()' if self.how == "list" else "self.reviews = reviews"
+        text.add("init", kept)
+        taken = {
+            "id": 'self.reviews.loc[self.reviews["id"] == index, "text"].item()',
+            "row": 'self.reviews.iloc[index]["text"]',
+            "list": "self.texts[index]",
+        }[self.how]
+        text.add("methods", f"def text(self, index):\n    return {taken}")
+
+    def repairs(self, script: Script) -> dict[str, dict[str, Production]]:
+        return {"to-arrays": {"storage": replace(self, how="list")}}
+
+    def data(self, script: Script) -> dict[str, Maker]:
+        return {self.name(script): material.text_table(script.about.count, self.words)}
+
+    def cost(self, script: Script) -> float:
+        return {"id": 0.18, "row": 0.04, "list": 0.0}[self.how]
+
+
 STORAGES: list[type[Production]] = [
     TextLines,
     JsonLines,
     ReadlinesEach,
     SoughtLines,
+    TextEach,
+    ReviewTable,
 ]

@@ -13,6 +13,7 @@ mod diagnose;
 pub mod edit;
 pub mod evidence;
 pub mod exit;
+pub mod leave;
 pub mod model;
 pub mod patch;
 pub mod proof;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    leave::Left,
     patch::Changed,
     report::{Apply, Measured, Verdict},
 };
@@ -25,6 +26,8 @@ pub struct Tried {
     pub apply: Apply,
     /// The change, if it is an edit.
     pub edit: Option<Changed>,
+    /// The statement, if it is one that was left out: then the edit is no change for the user, and its factor a bound of those.
+    pub left: Option<Left>,
     /// Its title in the report that led to the trial.
     pub title: String,
     /// Seconds a step without it.
@@ -72,6 +75,9 @@ impl Tried {
 
     /// A remark for the report, where the change is not in it any more.
     pub fn note(&self) -> Option<String> {
+        if self.left.is_some() {
+            return None;
+        }
         if self.fails {
             return Some(format!("Left out: with \"{}\" the script failed when it was tried.", self.title));
         }

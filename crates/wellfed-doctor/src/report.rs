@@ -197,6 +197,8 @@ pub struct Verdict {
     pub more: Vec<Lines>,
     /// What the fix gained when it was tried after the run; nothing if it was not: then `gain` is a prediction only.
     pub measured: Option<Measured>,
+    /// How many times as fast the script was when a trial left the fix's lines out: no fix of them gains more. Nothing if that was not tried.
+    pub bound: Option<f64>,
 }
 
 /// What a change did when it was tried.

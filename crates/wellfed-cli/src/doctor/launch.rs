@@ -69,6 +69,18 @@ pub(crate) struct Directory {
     kept: bool,
 }
 
+/// Whether the first process is Python's, which reads the probes before it runs anything: `train.py`, `-m module`, `python train.py`.
+/// With options of Python's that keep the probes out, or behind another program, nobody can say.
+pub(crate) fn begins_as_python(words: &[OsString]) -> bool {
+    let words: Vec<_> = words.iter().take(3).map(|word| word.to_string_lossy()).collect();
+    let runs = |at: usize| words.get(at).is_some_and(|word| word == "-m" || word.ends_with(".py"));
+    let name = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let version = name.strip_prefix("python");
+    let python = version.is_some_and(|v| v.chars().all(|c| c.is_ascii_digit() || c == '.'));
+    let first = if words.get(1).is_some_and(|word| word == "-u") { 2 } else { 1 };
+    runs(0) || python && runs(first)
+}
+
 impl Launch {
     /// What `words` stand for: a script or `-m` and a module are run by `python`, anything else as it is.
     pub(crate) fn new(words: &[OsString], python: Option<&OsStr>, setting: &Setting) -> Result<Self, Error> {
@@ -319,6 +331,29 @@ mod tests {
         assert_eq!(launch(&["torchrun", "train.py"]).unwrap(), ["torchrun", "train.py"]);
         assert!(launch(&["--step", "5"]).unwrap_err().to_string().contains("--step"));
         assert!(launch(&["-m"]).is_err() && launch(&[]).is_err());
+    }
+
+    #[test]
+    fn what_begins_as_python_is_told_by_its_words() {
+        let python =
+            |words: &str| begins_as_python(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        for words in
+            ["train.py x", "-m pkg", "python train.py", ".venv/bin/python3.12 -m pkg", "python3 -u train.py"]
+        {
+            assert!(python(words), "{words}");
+        }
+        // The probes would not be read, or by others only.
+        for words in [
+            "",
+            "python",
+            "python -I train.py",
+            "python -c x.py",
+            "torchrun train.py",
+            "pythonw train.py",
+            "sh -m",
+        ] {
+            assert!(!python(words), "{words}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{ffi::OsString, time::Duration};
 use wellfed_doctor::{
     diagnose,
     evidence::Evidence,
+    leave,
     patch::Changed,
     proved::Tried,
     record::{Loader, Record},
@@ -27,6 +28,9 @@ use crate::output;
 
 /// Seconds that all trials after a run take at most.
 const MOST: f64 = 20.0;
+
+/// Seconds that trials take at most in which statements are left out, and how many there are of them.
+const LEAVING: (f64, usize) = (24.0, 4);
 
 /// Seconds that a run takes beside its start and its steps.
 const ENDING: f64 = 0.7;
@@ -49,6 +53,15 @@ struct Length {
     both: bool,
 }
 
+/// What earlier trials showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Seconds a step of the script as it is, once a trial has measured that.
+    before: Option<f64>,
+    /// Whether another trial would be in vain: somebody pressed Ctrl-C, or the script does not run as trials run it.
+    over: bool,
+}
+
 /// Runs of the script that may begin after it has ended.
 #[derive(Debug)]
 pub(super) struct Prover<'a> {
@@ -60,7 +73,6 @@ pub(super) struct Prover<'a> {
 impl Prover<'_> {
     /// Tries the fix, and if it is refuted the next, and wellfed's loader in any case; notes in `run` what came of it.
     pub(super) fn prove(&self, run: &mut RunDir) {
-        let begin = std::time::Instant::now();
         if !matches!(run.run.exit.reason.as_str(), "finished" | "steps" | "time")
             || run.run.exit.code != Some(0)
         {
@@ -68,28 +80,36 @@ impl Prover<'_> {
         }
         let evidence = Evidence::of(run);
         let Some(start) = start(run, &evidence) else { return };
+        let mut known = Known::default();
+        self.fixes(run, &evidence, start, &mut known);
+        if begins_first(run, &evidence) {
+            self.leave_out(run, &evidence, start, &mut known);
+        }
+    }
+
+    /// Tries fixes.
+    fn fixes(&self, run: &mut RunDir, evidence: &Evidence, start: f64, known: &mut Known) {
+        let begin = std::time::Instant::now();
         let most = MOST.min(2.0 * evidence.duration);
-        // Seconds a step of the script as it is, once a trial has measured that.
-        let mut before = None;
         for _ in 0..3 {
             let report = diagnose(run);
             let refuted = run.tried.iter().all(Tried::refuted);
-            let feed = feed(&report, &evidence, &run.tried);
+            let feed = feed(&report, evidence, &run.tried);
             let fix = next(&report, &run.tried).filter(|_| refuted);
             // Of what is left, each trial that is to come gets its part.
             let both = fix.as_ref().zip(feed.as_ref()).is_some_and(|(fix, feed)| !fix.is(feed));
             let coming = if both { 2.0 } else { 1.0 };
             let Some(mut tried) = fix.or(feed) else { return };
             let left = most - begin.elapsed().as_secs_f64();
-            let least = least(&report, &evidence);
-            let lengths = length(start, evidence.steps.whole(), least, left, coming, before.is_some());
+            let least = least(&report, evidence);
+            let lengths = length(start, evidence.steps.whole(), least, left, coming, known.before.is_some());
             let problem = match lengths {
                 // Some seconds do not come to a loop that begins behind another one.
-                _ if !begins_first(run, &evidence) => Err(
+                _ if !begins_first(run, evidence) => Err(
                     "it is about a loop that begins behind another one; `wellfed doctor try` takes its time"
                         .to_owned(),
                 ),
-                Some(length) => self.compare(&mut tried, start, length, &evidence, &mut before),
+                Some(length) => self.compare(&mut tried, start, length, evidence, known),
                 None => {
                     let needed = start + ENDING + least;
                     Err(format!(
@@ -99,11 +119,36 @@ impl Prover<'_> {
             };
             tried.problem = problem.err().unwrap_or_default();
             // What an edit cannot do, a setting still may.
-            let end = !tried.problem.is_empty() && tried.edit.is_none();
+            let end = known.over || !tried.problem.is_empty() && tried.edit.is_none();
             run.tried.push(tried);
             if end {
                 return;
             }
+        }
+    }
+
+    /// Leaves out what takes most time in the script's own lines, one statement after the other, to measure what each can gain.
+    fn leave_out(&self, run: &mut RunDir, evidence: &Evidence, start: f64, known: &mut Known) {
+        let begin = std::time::Instant::now();
+        let most = LEAVING.0.min(2.0 * evidence.duration);
+        let least = least(&diagnose(run), evidence);
+        for number in 0..LEAVING.1 {
+            if known.over {
+                return;
+            }
+            let Some(mut tried) = leave::next(evidence, &run.tried) else { return };
+            let left = most - begin.elapsed().as_secs_f64();
+            let coming = LEAVING.1 - number;
+            let Some(length) = (1..=coming)
+                .rev()
+                .find_map(|trials| each(start, least, left, trials, known.before.is_some()))
+            else {
+                return;
+            };
+            // A statement that cannot be left out says nothing.
+            tried.problem =
+                self.compare(&mut tried, start, length, evidence, known).err().unwrap_or_default();
+            run.tried.push(tried);
         }
     }
 
@@ -113,7 +158,7 @@ impl Prover<'_> {
         start: f64,
         length: Length,
         evidence: &Evidence,
-        before: &mut Option<f64>,
+        known: &mut Known,
     ) -> Result<(), String> {
         let runs = if length.both { 2.0 } else { 1.0 };
         let whole = runs * (start + length.time + ENDING);
@@ -131,23 +176,34 @@ impl Prover<'_> {
         let time = |trial: Trial, loader: &Loader| {
             trial.time_of(loader).ok_or("a trial shows too few steps of the loop".to_owned())
         };
-        let with = match trials.edited("with the change", Some(&tried.apply), tried.edit.as_ref()) {
-            Err(_) if tried.edit.is_some() && trials.failed() && trials.run("as it is", None).is_ok() => {
+        let whole = evidence.steps.whole();
+        // The run itself was as it is, too: of both, each is off by some percent on its own.
+        let mean = |again: f64| (again * whole).sqrt();
+        let with = trials.edited("with the change", Some(&tried.apply), tried.edit.as_ref());
+        if with.is_err() {
+            // A setting may be tried where lines cannot.
+            let whatever = tried.edit.is_none() || tried.left.is_some();
+            known.over = trials.interrupted() || whatever && trials.refused();
+            let failed = tried.edit.is_some() && trials.failed();
+            if failed && known.before.is_none() {
+                // Whether it is the change's fault.
+                let again = trials.run("as it is", None);
+                known.over = again.is_err();
+                known.before = again.ok().and_then(|trial| time(trial, loader).ok()).map(|(t, _)| mean(t));
+            }
+            if failed && tried.left.is_none() && !known.over {
                 tried.fails = true;
                 return Err("the script fails with it".to_owned());
             }
-            with => with.map_err(error)?,
-        };
-        let (after, samples) = time(with, &moved(loader, tried.edit.as_ref()))?;
+        }
+        let (after, samples) = time(with.map_err(error)?, &moved(loader, tried.edit.as_ref()))?;
         // As long as it takes for as many samples as before.
         tried.after = after * evidence.batch_size() / samples;
-        let whole = evidence.steps.whole();
         if length.both {
             let (again, _) = time(trials.run("as it is", None).map_err(error)?, loader)?;
-            // The run itself was as it is, too: of both, each is off by some percent on its own.
-            *before = Some((again * whole).sqrt());
+            known.before = Some(mean(again));
         }
-        tried.before = before.unwrap_or(whole);
+        tried.before = known.before.unwrap_or(whole);
         tried.seconds = begin.elapsed().as_secs_f64();
         Ok(())
     }
@@ -232,6 +288,14 @@ fn length(start: f64, step: f64, least: f64, left: f64, trials: f64, as_it_is: b
     both.map(|runs| of(runs, true)).or_else(|| alone.map(|runs| of(runs, false)))
 }
 
+/// How long each of some trials may be, and one run of the script as it is where that is not measured yet; nothing if one of `least`
+/// does not fit.
+fn each(start: f64, least: f64, left: f64, trials: usize, as_it_is: bool) -> Option<Length> {
+    let runs = trials as f64 + if as_it_is { 0.0 } else { 1.0 };
+    let room = left / runs - start - ENDING;
+    (room >= least).then(|| Length { time: room.min(SECONDS.1.max(least)), both: !as_it_is })
+}
+
 #[cfg(test)]
 mod tests {
     use wellfed_doctor::{
@@ -257,6 +321,22 @@ mod tests {
         assert!(!second.both && (second.time - (7.0 - 2.0 - ENDING)).abs() < 1e-9);
         // Where there is no time for both, the first one has it.
         assert!(length(3.0, 0.01, 0.5, 10.0, 2.0, false).unwrap().both);
+    }
+
+    #[test]
+    fn trials_that_leave_something_out_share_their_time() {
+        // Four of them, and the script as it is.
+        let all = each(1.0, 0.5, 24.0, 4, false).unwrap();
+        assert!(all.both && (all.time - (24.0 / 5.0 - 1.0 - ENDING)).abs() < 1e-9);
+        assert!(5.0 * (all.time + 1.0 + ENDING) <= 24.0 + 1e-9);
+        // What is measured already is not measured again.
+        let next = each(1.0, 0.5, 24.0, 4, true).unwrap();
+        assert!(!next.both && (next.time - (6.0 - 1.0 - ENDING)).abs() < 1e-9);
+        assert_eq!(each(0.1, 0.5, 24.0, 1, true).unwrap().time, SECONDS.1);
+        // Of a script that starts slowly, fewer fit.
+        assert!(each(9.0, 0.5, 24.0, 2, false).is_none());
+        assert!(each(9.0, 0.5, 24.0, 1, false).is_some());
+        assert!(each(9.0, 4.0, 24.0, 1, false).is_none());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use wellfed_doctor::{proved::TRIED, run_dir::RunDir, show::live::possible};
 
 use super::{
     Setting,
-    launch::{Directory, Launch, code},
+    launch::{Directory, Launch, begins_as_python, code},
     prove::Prover,
     report::{self, Output},
 };
@@ -102,10 +102,9 @@ impl Run {
         let code = code(status);
         // What goes wrong from here on is no reason to change what the script says of itself.
         let tried = directory.read().map(|mut run| {
-            // A script or a module, which begins with the interpreter that confines it.
-            let first = self.command.first().map(|word| word.to_string_lossy());
-            let by_python = first.is_some_and(|word| word == "-m" || word.ends_with(".py"));
-            if by_python && !self.no_trial && (self.trial || io::stderr().is_terminal()) {
+            // It is the interpreter that confines the script.
+            if begins_as_python(&self.command) && !self.no_trial && (self.trial || io::stderr().is_terminal())
+            {
                 let prover = Prover { words: &self.command, python: self.python.as_ref(), setting };
                 prover.prove(&mut run);
                 keep(&directory, &run);

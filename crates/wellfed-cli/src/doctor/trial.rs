@@ -35,6 +35,8 @@ pub(crate) struct Trials {
     confined: bool,
     /// Whether the last run was ended by the script's own failure.
     failed: bool,
+    /// Whether the last run did not begin, as this system cannot confine or cover it.
+    refused: bool,
 }
 
 /// A run that ended well.
@@ -99,6 +101,7 @@ impl Trials {
             interrupted: false,
             confined: false,
             failed: false,
+            refused: false,
         })
     }
 
@@ -149,9 +152,10 @@ impl Trials {
             launch.env.insert("TMPDIR".into(), temporary.into());
         }
         let begin = Instant::now();
-        self.failed = false;
+        (self.failed, self.refused) = (false, false);
         let status = launch.run(&directory)?;
         self.failed = !matches!(code(status), 0 | 97 | 98 | 137);
+        self.refused = self.confined && matches!(code(status), 97 | 98);
         let seconds = begin.elapsed().as_secs_f64();
         let run = directory.read()?;
         let complain = |what: String| {
@@ -231,6 +235,11 @@ impl Trials {
     /// Whether the last run was ended by the script's own failure.
     pub(crate) fn failed(&self) -> bool {
         self.failed
+    }
+
+    /// Whether the last run did not begin, as this system cannot confine or cover it.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused
     }
 
     /// Whether a run was interrupted: then no other one is to begin.
@@ -333,6 +342,7 @@ mod tests {
             interrupted: false,
             confined: false,
             failed: false,
+            refused: false,
         };
         let trials = launch(None, Some(3.0));
         assert_eq!(trials.short(&trial(ENOUGH, 20, "time")), None);

@@ -20,7 +20,7 @@ pub use loading::{Batch, Loading, Sample};
 pub use loops::{FEWEST, Loop, Step};
 pub use machine::{Load, Neighbour, Use};
 pub use script::{Purpose, Script, loops, saves, straight};
-pub use stages::{Culprit, StageTime, Stages, Waited, Waits, Work};
+pub use stages::{Culprit, LineTime, StageTime, Stages, Waited, Waits, Work};
 
 use std::collections::BTreeMap;
 

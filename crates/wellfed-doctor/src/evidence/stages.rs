@@ -84,6 +84,8 @@ pub struct Stages {
     pub holding: Vec<(Frame, f64)>,
     /// Work that may be done anew for each sample, if there is any: see [`Work`].
     pub works: Vec<Work>,
+    /// Lines of the script that were seen.
+    pub lines: Vec<LineTime>,
     /// Samples that were traced call by call.
     pub traced: u64,
     /// Looks behind `looping`.
@@ -93,6 +95,102 @@ pub struct Stages {
     pub gil_late: f64,
     /// Python threads of the training process that were running or runnable, mean.
     pub gil_threads: f64,
+}
+
+/// A line of the script, with all that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LineTime {
+    /// Its file.
+    pub file: String,
+    /// Its number.
+    pub line: u32,
+    /// The function it is in.
+    pub func: String,
+    /// Whether it makes batches; else it is of the loop.
+    pub makes: bool,
+    /// Lines of the script that led there, at least.
+    pub depth: u32,
+    /// Seconds a batch or a step.
+    pub time: f64,
+    /// Of that, in stages that have to be: see `NEEDED`.
+    pub needed: f64,
+    /// Lines of the script that led there, by file and number.
+    pub under: Vec<(String, u32)>,
+    /// Whether the whole loop is run there.
+    pub around: bool,
+}
+
+/// Stages of the loop, and of loading, that have to be in any script.
+const NEEDED: [&str; 9] =
+    ["copy", "forward", "backward", "optimizer", "network", "read", "decompress", "decode", "collate"];
+
+/// Share of all looks at the loop that find a line calling it, from which on it is around the loop.
+const AROUND: f64 = 0.9;
+
+/// What looks found a line doing.
+#[derive(Default)]
+struct Found {
+    line: LineTime,
+    all: u64,
+    needed: u64,
+    /// With a function of the loop further inside.
+    around: u64,
+}
+
+/// Time of lines: by whether they make batches, file and number.
+#[derive(Default)]
+struct Inclusive(HashMap<(bool, String, u32), Found>, [u64; 2]);
+
+impl Inclusive {
+    fn note(&mut self, makes: bool, stage: &str, list: &[&Frame], wall: u64, loops: &Functions) {
+        self.1[usize::from(makes)] += wall;
+        let users: Vec<&Frame> = list.iter().rev().copied().filter(|frame| !stage::library(frame)).collect();
+        let looping = |frame: &&Frame| loops.contains(&(frame.file.clone(), frame.func.clone()));
+        let begins = users.iter().position(looping).filter(|_| !makes).unwrap_or(0);
+        let mut seen: Vec<(&str, u32)> = Vec::new();
+        for (depth, frame) in users.into_iter().enumerate() {
+            let here = (frame.file.as_str(), frame.line);
+            if seen.contains(&here) {
+                continue;
+            }
+            let new = || {
+                let line = LineTime {
+                    file: frame.file.clone(),
+                    line: frame.line,
+                    func: frame.func.clone(),
+                    makes,
+                    depth: depth as u32,
+                    ..LineTime::default()
+                };
+                Found { line, ..Found::default() }
+            };
+            let Found { line, all, needed, around } =
+                self.0.entry((makes, frame.file.clone(), frame.line)).or_insert_with(new);
+            line.depth = line.depth.min(depth as u32);
+            for (file, number) in &seen {
+                if !line.under.iter().any(|(known, n)| (known.as_str(), n) == (*file, number)) {
+                    line.under.push(((*file).to_owned(), *number));
+                }
+            }
+            seen.push(here);
+            *all += wall;
+            *needed += if NEEDED.contains(&stage) { wall } else { 0 };
+            *around += if depth < begins { wall } else { 0 };
+        }
+    }
+
+    fn scaled(self, making: f64, step: f64) -> Vec<LineTime> {
+        let Self(lines, all) = self;
+        let of = |Found { line, all: time, needed, around }| {
+            let whole = all[usize::from(line.makes)].max(1) as f64;
+            let seconds = |part: u64| part as f64 / whole * if line.makes { making } else { step };
+            let around = around as f64 >= AROUND * whole;
+            LineTime { time: seconds(time), needed: seconds(needed), around, ..line }
+        };
+        let mut lines: Vec<LineTime> = lines.into_values().map(of).collect();
+        lines.sort_by(|a, b| (a.makes, &a.file, a.line).cmp(&(b.makes, &b.file, b.line)));
+        lines
+    }
 }
 
 /// Work of a kind that may be done once instead of for each sample, with all that it calls.
@@ -276,6 +374,7 @@ impl Stages {
         let mut waiting = Waiting::new();
         let mut works = Works::default();
         let mut holding = Lines::new();
+        let mut lines = Inclusive::default();
         let loops = loop_functions(main, steps.window);
         let left_out = super::kernels::left_out(main);
         for process in &run.processes {
@@ -352,6 +451,7 @@ impl Stages {
                                 sum.add(making, culprit, stack.wall, stack.cpu);
                                 sum.wait(name, making, stack.wall);
                                 works.note(name, making, stack.wall, stack.cpu);
+                                lines.note(true, name, making, stack.wall, &loops);
                                 if !stack.on.is_empty() {
                                     note_line(
                                         waiting.entry(stack.on.clone()).or_default(),
@@ -361,6 +461,7 @@ impl Stages {
                                 }
                             } else if is_main && !waits && stacks.thread == "MainThread" {
                                 let (name, culprit) = stage::looping(&list);
+                                lines.note(false, name, &list, stack.wall, &loops);
                                 stages.looping_looks += u64::from(stack.n);
                                 let sum = looped.entry(name).or_default();
                                 sum.add_in(&list, culprit, Some((name, &loops)), stack.wall, stack.cpu);
@@ -394,6 +495,7 @@ impl Stages {
         }
         correct_collation(&mut stages.loading, loading);
         let compute = steps.compute();
+        stages.lines = lines.scaled(cpu + blocked, compute);
         let cpu = super::mean(steps.steps.iter().map(|step| step.thread_cpu)).min(compute);
         stages.looping = scaled(looped, &stage::LOOP, cpu, compute - cpu);
         stages
@@ -747,6 +849,38 @@ mod tests {
             call_of("log", &[&mine("on_batch_end", "print(logs)"), &library, &main]),
             None,
             "a callback"
+        );
+    }
+
+    #[test]
+    fn a_line_holds_what_it_calls_and_may_be_around_the_loop() {
+        let frame = |func: &str, line: u32| Frame {
+            file: "/home/me/train.py".to_owned(),
+            func: func.to_owned(),
+            line,
+            ..Frame::default()
+        };
+        let (main, train, helper) = (frame("main", 40), frame("train", 20), frame("measure", 5));
+        let loops = Functions::from([(main.file.clone(), "train".to_owned())]);
+        let mut lines = Inclusive::default();
+        lines.note(false, "compute", &[&helper, &train, &main], 30, &loops);
+        lines.note(false, "forward", &[&train, &main], 70, &loops);
+        // What makes batches lies inside of the loader, whoever asks it.
+        lines.note(true, "python", &[&helper, &train], 10, &loops);
+        let told: Vec<_> = lines
+            .scaled(1.0, 1.0)
+            .into_iter()
+            .map(|one| (one.makes, one.line, one.around, one.under.len(), (100.0 * one.time).round()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (false, 5, false, 2, 30.0),
+                (false, 20, false, 1, 100.0),
+                (false, 40, true, 0, 100.0),
+                (true, 5, false, 1, 100.0),
+                (true, 20, false, 0, 100.0),
+            ]
         );
     }
 

@@ -174,6 +174,10 @@ impl Page {
             None => tail,
         };
         let factor = verdict.measured.map_or(factor, |measured| times(measured.factor));
+        let tail = match verdict.bound {
+            Some(bound) => format!("{tail}, left out: {}", times(bound)),
+            None => tail,
+        };
         let mut lines = wrap(&format!("{title}: {}", tail.replace(' ', "\u{a0}")), self.room());
         for line in &mut lines {
             *line = match line.split_once(factor.as_str()).filter(|(_, rest)| rest.starts_with('\u{a0}')) {

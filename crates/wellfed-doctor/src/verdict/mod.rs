@@ -12,6 +12,7 @@ mod dataflow;
 mod engine;
 mod garbage;
 mod launch;
+mod left;
 mod loading;
 mod locks;
 mod network;
@@ -275,8 +276,10 @@ pub fn judge(e: &Evidence) -> Judgement {
     let refuted = findings.len() < found;
     learn(&mut findings);
     findings.extend(loading::fed_as_tried(&case, &findings));
-    if findings.iter().any(|finding| finding.verdict.measured.is_some()) {
-        // What was measured comes to its place; a neighbour stays beside the first cause of the script's own.
+    left::bound(&case, &mut findings);
+    findings.extend(left::find(&case, &findings));
+    if findings.iter().any(|finding| finding.verdict.measured.is_some() || finding.verdict.bound.is_some()) {
+        // What was measured comes to its place, and what it bounds; a neighbour stays beside the first cause of the script's own.
         let others = |finding: &Finding| finding.verdict.id == contention::NEIGHBOUR;
         findings.sort_by(|a, b| {
             (others(a), b.weight()).partial_cmp(&(others(b), a.weight())).unwrap_or(Ordering::Equal)
@@ -400,6 +403,7 @@ fn of_the_script(e: &Evidence, mut verdict: Verdict) -> Verdict {
     if let Some(gain) = &mut verdict.gain {
         *gain = Gain { factor: of_all(gain.factor), low: of_all(gain.low), high: of_all(gain.high) };
     }
+    verdict.bound = verdict.bound.map(of_all);
     if let Some(measured) = &mut verdict.measured {
         measured.factor = of_all(measured.factor);
         (measured.low, measured.high) = (of_all(measured.low), of_all(measured.high));

@@ -4,6 +4,7 @@ mod again;
 mod changes;
 mod dataflow;
 mod launch;
+mod left;
 mod loaders;
 mod memory;
 

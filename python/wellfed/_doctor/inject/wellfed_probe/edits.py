@@ -8,7 +8,7 @@ Kinds: ``map`` (`np.load` of a file of which a part is used), ``rows`` (pandas' 
 (`torch.set_num_threads` in workers), ``every`` (what is logged in each step), and those of `edits_kept` (``connect``,
 ``open``, ``lazy``) and `edits_batches` (``pad``, ``share``, ``async``). ``loops``, ``straight`` and ``same`` are no
 changes: functions that loop in Python, and not over batches; those in which nothing is done again and again; and calls
-that open the same file for all samples.
+that open the same file for all samples. `main` adds what trials leave out: see `edits_left`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from .edits_batches import asynchronous, padded, shared
 from .edits_kept import connected, lazily, opened, same
+from .edits_left import left_out
 from .source import FUNCTIONS, Found, Source, where
 
 __all__ = ["edits_of"]
@@ -412,7 +413,9 @@ def main(files: list[str], out: Callable[[str], Any]) -> None:
         try:
             data = Path(file).read_bytes()
             if len(data) <= MOST_BYTES:
-                found += [{"file": file, **edit} for edit in edits_of(data.decode())]
+                text = data.decode()
+                trials = left_out(Source(text.replace("\r\n", "\n")))
+                found += [{"file": file, **edit} for edit in (*edits_of(text), *trials)]
         except (OSError, ValueError, SyntaxError, RecursionError):
             continue
     out(json.dumps(found))

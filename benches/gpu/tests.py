@@ -18,6 +18,7 @@ from common import ROOT, Results, arguments
 FILES = [
     "python/tests/test_gpu_augment.py",
     "python/tests/test_torch_device.py",
+    "python/tests/test_torch_device_values.py",
     "python/tests/test_torch_left.py",
     "python/tests/test_torch_feed_left.py",
     "python/tests/test_handover.py::test_checks[jax_left]",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 import wellfed as wf
+from few_photographs import few_photographs
 from wellfed._share import SETTLE
 from wellfed.torch import DataLoader as Fed
 from wellfed.torch._device import Staged
@@ -42,22 +42,7 @@ FIXED = v2.Compose([v2.Resize((20, 24)), v2.ToImage(), v2.ToDtype(torch.float32,
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """JPEGs of several samplings, a grey one and a PNG."""
-    root = tmp_path_factory.mktemp("photos")
-    draw = random.Random(1)
-    for k in range(18):
-        size = draw.randrange(30, 120), draw.randrange(30, 120)
-        noise = np.random.default_rng(k).integers(0, 256, (8, 8, 3), np.uint8)
-        image = Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
-        folder = root / f"class_{k % 2}"
-        folder.mkdir(exist_ok=True)
-        buffer = io.BytesIO()
-        if k == 15:
-            image.save(buffer, "PNG")
-        else:
-            image.convert("L" if k == 16 else "RGB").save(buffer, "JPEG", quality=70 + k)
-        (folder / f"{k:02d}.{'png' if k == 15 else 'jpg'}").write_bytes(buffer.getvalue())
-    return str(root)
+    return few_photographs(tmp_path_factory.mktemp("photos"))
 
 
 class Pages:

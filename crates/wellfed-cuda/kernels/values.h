@@ -1,9 +1,9 @@
 /* Changes of values: what augment.cu does to pixels where they stand.
  *
  * Arithmetic is that of the crate wellfed-kernels, so that the pixels are the same bits: float32 blends that are
- * truncated, and Pillow's HSV. Its hue is a float32 or double in Pillow; here it is a quotient of integers, as exact
- * quotients differ from Pillow's result where they are whole numbers alone, and there by their number alone. That, and
- * that nothing but float32 is needed to come back from HSV, was found by trying all colours; tests do so, too.
+ * truncated, and Pillow's HSV. Pillow makes hues with float32 and double; here a hue is a quotient of integers. The
+ * exact quotient differs from Pillow's only where it is a whole number, and then which number it is decides. On the way
+ * back float32 is enough. Both were found by trying all colours, as a test does.
  */
 #ifndef WELLFED_VALUES_H
 #define WELLFED_VALUES_H

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import io
 import itertools
 import os
-import random
 import subprocess
 import sys
 import weakref
@@ -18,9 +16,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 import wellfed as wf
+from few_photographs import few_photographs
 from wellfed import _native
 from wellfed import transforms as T
 from wellfed._handover.jax import JaxLoader, _Placing, leaving
@@ -53,22 +51,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:a pipeline whose source was open
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """JPEGs of several samplings, a grey one and a PNG."""
-    root = tmp_path_factory.mktemp("photos")
-    draw = random.Random(1)
-    for k in range(18):
-        size = draw.randrange(30, 120), draw.randrange(30, 120)
-        noise = np.random.default_rng(k).integers(0, 256, (8, 8, 3), np.uint8)
-        image = Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC)
-        folder = root / f"class_{k % 2}"
-        folder.mkdir(exist_ok=True)
-        buffer = io.BytesIO()
-        if k == 15:
-            image.save(buffer, "PNG")
-        else:
-            image.convert("L" if k == 16 else "RGB").save(buffer, "JPEG", quality=70 + k)
-        (folder / f"{k:02d}.{'png' if k == 15 else 'jpg'}").write_bytes(buffer.getvalue())
-    return str(root)
+    return few_photographs(tmp_path_factory.mktemp("photos"))
 
 
 class Pages:
